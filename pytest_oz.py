@@ -1,7 +1,7 @@
-"""Pytest plugin of oz: the fixture `oz_bus`, and `async def` tests with it.
+"""Pytest plugin of oz: the fixture `oz_bus`, and support for `async def` tests that use it.
 
-pytest loads this module in each environment with oz. It is not part of the package, so that oz is imported only when
-a test uses the fixture.
+pytest loads this module in every environment with oz. The module is outside of the package `oz`, so that oz is imported
+only when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def oz_bus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[oz.testing.Bus]:
-    """Return a bus in one process, `oz.testing.Bus`. The end of the test closes its members.
+    """Return a bus in one process, `oz.testing.Bus`. When the test ends, the members of the bus are closed.
 
     The seed is 0, or the parameter of the test: `@pytest.mark.parametrize("oz_bus", range(100), indirect=True)`.
-    `Node`, `Publisher` and `Subscriber` of `oz` and of `oz.asyncio` create members of this bus during the test, for
-    code that creates its own. An `async def` test runs in the loop of the bus.
+    During the test, `Node`, `Publisher` and `Subscriber` of `oz` and `oz.asyncio` create members of this bus. Therefore
+    the test can call code that creates these objects itself. An `async def` test runs in the loop of the bus.
     """
     import oz.asyncio
     from oz.testing import Bus
@@ -41,9 +41,9 @@ def _blocking(bus: oz.testing.Bus, create: Callable[..., Any]) -> Callable[..., 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test in the loop of its bus, unless another plugin runs the test."""
+    """Run an `async def` test in the loop of its bus, if no other plugin runs the test."""
     bus: Any = pyfuncitem.funcargs.get("oz_bus")
-    # pytest-asyncio has replaced the function of its tests; anyio has a mark.
+    # pytest-asyncio replaces the function of a test with a function that is not async. Tests of anyio have a marker.
     if bus is None or not iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.get_closest_marker("anyio"):
         return None
     names = pyfuncitem._fixtureinfo.argnames

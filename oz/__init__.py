@@ -1,22 +1,23 @@
 r"""Wildcard subjects for ZeroMQ, without a broker.
 
-ZeroMQ filters PUB/SUB only by literal prefix. oz compiles a subject pattern to prefixes for this filter, and to
-a regex for the messages that pass it. The following program has all steps, and each step is one named function::
+The PUB and SUB sockets of ZeroMQ filter messages only by literal prefixes. A pattern of oz has prefixes for this
+filter, and a regex for the messages that pass the filter. The following program shows all steps. Its comments name the
+functions of oz that take them::
 
     import zmq, oz
 
     pattern = oz.compile("time.*.east")  # oz/subjects/pattern.py: compile
     sub = zmq.Context.instance().socket(zmq.SUB)
     sub.connect("tcp://127.0.0.1:5555")
-    for prefix in pattern.prefixes:  # oz/subjects/dialects/tokens.py: prefix -> (b"time.",)
+    for prefix in pattern.prefixes:  # oz/subjects/dialects/tokens.py: prefix, here b"time."
         sub.setsockopt(zmq.SUBSCRIBE, prefix)  # the part that ZeroMQ can filter
     while True:
         subject, payload = sub.recv_multipart()
         if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
-            print(subject, payload)  # a message that matches
+            print(subject, payload)  # the subject matches
 
-`oz.Subscriber` and `oz.asyncio.Subscriber` take these steps for many patterns at once (oz/subscriber/plain.py).
-Between `oz.Publisher` and `oz.Subscriber`, the publisher filters before it sends.
+`oz.Subscriber` and `oz.asyncio.Subscriber` take these steps for many patterns (oz/subscriber/plain.py). If the
+publisher is an `oz.Publisher`, it also matches the regex, and sends only the matching messages.
 """
 
 import importlib
@@ -72,10 +73,11 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __compiled__ = HOT is not None
-"""Whether the compiled part is in use. If not, `oz doctor` shows the reason."""
+"""Whether oz uses its compiled part. If it is False, `oz doctor` shows the reason."""
 warn_of_other(__path__[0])
 
-# `asyncio` and `compile` are public too, but `from oz import *` must not replace the names of Python.
+# `asyncio` and `compile` are also public. They are missing here, because `from oz import *` would replace Python's
+# module and function.
 __all__ = [
     "DIALECTS",
     "ClosedError",
@@ -164,23 +166,22 @@ _MODULES = {
     "EndpointError": "oz.transport.errors",
     "Security": "oz.transport.security",
 }
-"""Module of each public name that is imported at its first access.
+"""Module of each public name that is imported when a program first uses the name.
 
-Together these imports take 0.4 seconds of processor time, and a program that only reads a journal needs no
-sockets.
+All of these imports together take 0.4 seconds of processor time. A program that only reads a journal does not need
+them.
 """
 
 _SUBPACKAGES = ("cli", "journal", "services", "spark", "testing")
-"""Subpackages that a program imports by name, because some of them need packages of an extra."""
+"""Subpackages that a program must import itself, because some of them need packages of an extra."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first access."""
     if name == "asyncio":
         return importlib.import_module("oz.asyncio")
     if (module := _MODULES.get(name)) is None:
         hint = f" until it is imported: import oz.{name}" if name in _SUBPACKAGES else ""
-        # With `obj`, Python adds a suggestion to the traceback.
+        # Given `obj`, Python adds a suggestion to the traceback.
         raise AttributeError(
             f"module 'oz' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )

@@ -1,4 +1,4 @@
-"""Program of `python -m oz`: the command `oz`, for systems where the command is not in PATH."""
+"""Entry point of `python -m oz`, which runs the command `oz` even if the command is not in PATH."""
 
 from oz.command import main
 

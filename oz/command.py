@@ -1,7 +1,7 @@
 """Entry point of the command `oz`.
 
-The imports of a command take up to a second on a busy machine. A signal in this time ends the process with
-the exit code of the command and without a traceback, so this module imports only the standard library.
+The imports of `oz.cli` take up to a second on a busy machine. A signal during this time must end the process without a
+traceback, with the same exit code as later. Therefore this module imports only the standard library at first.
 """
 
 import os
@@ -17,9 +17,9 @@ def _end(number: int, _frame: object) -> None:
 
 
 def main(**options: Any) -> None:
-    """Run the command `oz` with the arguments of the process; see `click.Command.main` for `options`."""
+    """Run the command `oz` with the arguments of the process. `click.Command.main` documents `options`."""
     for number in _EXIT_CODES:
-        # A shell without job control starts background commands with SIGINT ignored.
+        # An ignored signal stays ignored. A shell without job control starts background commands with SIGINT ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     from oz.cli import main as run

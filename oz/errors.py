@@ -31,22 +31,20 @@ from typing import Any
 import oz.version  # noqa: F401 - first, because it checks that no other package has replaced this one
 
 KEYS_HINT = "if the other side has keys, give security= (nodes and commands also read OZ_SECURITY)"
-"""Possible cause of a timeout, for errors of a program without keys."""
+"""Hint for the text of a timeout error, if this program has no keys."""
 
 
 class OzError(Exception):
-    """The base of every error that oz raises."""
+    """Base class of all errors that oz raises."""
 
 
 def one_line(text: str | bytes) -> str:
-    """Return the repr of a text; a long repr is cut."""
+    """Return the repr of a text. A long repr is shortened."""
     shown = repr(text)
     return shown if len(shown) <= 120 else f"{shown[:100]}… ({len(text)} long)"
 
 
 class _InvalidText(OzError, ValueError):
-    """Text that breaks a rule of its dialect."""
-
     kind = "text"
 
     def __init__(self, dialect: str, text: str | bytes, position: int, rule: str) -> None:
@@ -65,9 +63,9 @@ class PatternError(_InvalidText):
 
     Attributes:
         dialect: name of the dialect.
-        text: the pattern.
-        position: index in `text` at which the error is, from 0.
-        rule: the rule that the text breaks.
+        text: text of the pattern.
+        position: index of the error in `text`. The first index is 0.
+        rule: rule that the text breaks.
     """
 
     kind = "pattern"
@@ -87,9 +85,9 @@ class PatternTimeout(OzError, TimeoutError):
     """The match of a pattern with a subject took longer than the time limit of the pattern.
 
     Attributes:
-        pattern: the text of the pattern.
-        subject: the subject.
-        limit: the time limit in seconds.
+        pattern: text of the pattern.
+        subject: subject that was matched.
+        limit: time limit in seconds.
     """
 
     def __init__(self, pattern: str | bytes, subject: str | bytes, limit: float) -> None:
@@ -118,11 +116,11 @@ class NoResponders(OzError):
 
 
 class PeerLost(OzError):
-    """The responder of a request is lost, or has closed. Its handler may have run.
+    """The node that received a request is lost, or has closed. Its handler may have run.
 
     Attributes:
         subject: subject of the request.
-        peer: name of the responder's node.
+        peer: name of the lost node.
     """
 
     def __init__(self, subject: str, peer: str) -> None:
@@ -137,13 +135,13 @@ class PeerLost(OzError):
 
 
 class ReplyError(OzError):
-    """The handler of the responder raised, or `message.reply` was called for a message that is no request.
+    """The handler of a request raised an exception, or `message.reply` was called for a message that is no request.
 
     Attributes:
         subject: subject of the request; empty if the message is no request.
-        kind: class name of the handler's exception; empty without one.
-        text: text of the handler's exception.
-        node: name of the responder's node.
+        kind: class name of the handler's exception; empty if no handler raised.
+        text: text of the handler's exception; empty if no handler raised.
+        node: name of the node whose handler raised.
     """
 
     def __init__(
@@ -157,17 +155,17 @@ class ReplyError(OzError):
 
 
 class WouldBlock(OzError, BlockingIOError):
-    """A subscriber has reached the high-water mark, and the publisher's `on_full` is "block" or "raise"."""
+    """A subscriber has reached its high-water mark, and the publisher's `on_full` is "block" or "raise"."""
 
 
 class OwnershipError(OzError, RuntimeError):
-    """Use of an object outside of its process, thread or event loop.
+    """An object was used outside of its process, thread or event loop.
 
     Possible causes:
 
-    - An object is used in the child of a fork, or in another event loop than before.
+    - The object is used in the child of a fork, or in a second event loop.
     - An inline handler calls a function that waits.
-    - A call that blocks would wait in the running event loop of a test bus.
+    - A blocking call would stop the running event loop of a test bus.
     """
 
 
@@ -175,18 +173,17 @@ class PermissionDenied(OzError, PermissionError):
     """Permissions deny an action, or a peer does not trust a key.
 
     Attributes:
-        rule: text and place of the rule that denies the action, or `default = "deny"`; None if a key is not trusted.
+        rule: text and position of the rule that denies the action, or `default = "deny"`; None if a key is not trusted.
         subject: example of a denied subject; None if a key is not trusted, or if no example is known.
     """
 
     def __init__(self, message: str, *, rule: str | None = None, subject: str | None = None) -> None:
-        """Create the error with the rule and an example of a denied subject."""
+        """Create the error."""
         super().__init__(message)
         self.rule = rule
         self.subject = subject
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error with its rule and its subject."""
         return _denied_again, (str(self), self.rule, self.subject)
 
 
@@ -198,11 +195,11 @@ class ConfigurationError(OzError, ValueError):
     """A wrong value of an argument, a setting or an option of Spark, or a wrong configuration file.
 
     Attributes:
-        setting: name of the setting; None if a file as a whole is wrong, or if an option is unknown or absent.
-        value: the wrong value.
-        source: place of the value, such as "argument", "environment variable OZ_BUS", "file /x/oz.toml", "option of
+        setting: name of the setting; None if a whole file is wrong, or if an option is unknown or absent.
+        value: wrong value.
+        source: origin of the value, such as "argument", "environment variable OZ_BUS", "file /x/oz.toml", "option of
             Spark" or "default".
-        rule: the rule that the value breaks, and the remedy.
+        rule: rule that the value breaks, and a remedy.
     """
 
     def __init__(self, setting: str | None, value: object, source: str, rule: str) -> None:
@@ -224,7 +221,8 @@ class ConfigurationError(OzError, ValueError):
 class Undecidable(OzError):
     """The relation of two patterns cannot be decided.
 
-    A regex has a feature that oz cannot analyse, such as a look-around, or the comparison would take too long.
+    One pattern is a regex with a feature that oz cannot compare, such as a look-around. Or the comparison would take
+    too long.
     """
 
 
@@ -233,7 +231,7 @@ class JournalError(OzError):
 
 
 class JournalFull(JournalError):
-    """No disk space for an append; nothing of the append is in the journal.
+    """The disk has no space for an append. No record of the append is in the journal.
 
     Attributes:
         directory: directory of the journal.
@@ -255,7 +253,7 @@ class JournalFull(JournalError):
 
 
 class MissingDependency(OzError, ImportError):
-    """A library, or a feature of libzmq, is not installed. The text of the error names the remedy.
+    """A library, or a feature of libzmq, is not installed. The error text contains the remedy.
 
     Attributes:
         name: name of the missing Python module; None for Java and libzmq.
@@ -269,7 +267,7 @@ def missing_module(module: str, extra: str) -> MissingDependency:
 
 
 class SinkError(OzError):
-    """Rows that the Spark sink cannot publish: wrong columns or rows, or no subscriber."""
+    """The Spark sink cannot publish rows, because columns or rows are wrong, or because there is no subscriber."""
 
 
 class ClosedError(OzError):

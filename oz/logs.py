@@ -1,4 +1,4 @@
-"""Loggers that escape untrusted text and limit the rate of log records that peers can cause."""
+"""Loggers that escape untrusted text, and limit the rate of records that peers can cause."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from oz.escaping import printable
 
 FIRST = 10
-"""Number of records of one kind that are logged without a delay."""
+"""Number of records of one kind that the log accepts at once."""
 SECONDS = 5.0
-"""Seconds between two logged records of one kind after the first `FIRST`. The next logged record has the number of
-dropped records."""
+"""Seconds between two records of one kind after the first `FIRST` records. A record that follows dropped records has
+their number."""
 _KINDS = 256
 
 
 class LineRate:
-    """Token bucket that limits the log records of one kind. The caller passes the time."""
+    """Token bucket that limits the log records of one kind."""
 
     __slots__ = ("_dropped", "_seen", "_tokens")
 
@@ -27,13 +27,14 @@ class LineRate:
         self._dropped = 0
 
     def take(self, now: float) -> int | None:
-        """Use a token for one record.
+        """Remove a token for one record.
 
         Args:
             now: current time in seconds. The clock may jump.
 
         Returns:
-            Number of records that were dropped since the last token; None if this record is dropped too.
+            The number of records that were dropped since the last token. None if there is no token, so that this record
+            must be dropped too.
         """
         passed = max(0.0, now - self._seen) if self._seen is not None else 0.0
         self._seen = now
@@ -47,22 +48,22 @@ class LineRate:
 
 
 class _EscapeFilter(logging.Filter):
-    """Filter that escapes the message and the traceback of a log record."""
+    """Filter that replaces invisible characters in the message and the traceback of a log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        with suppress(Exception):  # The handlers of logging report a record that cannot be formatted.
+        with suppress(Exception):  # If a record cannot be formatted, the handlers of `logging` report it.
             message = record.getMessage()
             if not message.isprintable():
                 record.msg, record.args = printable(message), ()
             if record.exc_info and record.exc_info[0] is not None:
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
-                # Lines of a traceback are indented, so that no line looks like a record.
+                # Lines of a traceback are indented, so that they do not look like log records.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
         return True
 
 
 class _RateFilter(logging.Filter):
-    """Filter that drops frequent log records. All records from one line of code are of one kind."""
+    """Filter that drops frequent log records. Records from the same line of code are of the same kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,19 +86,19 @@ _escape_filter, _rate_filter = _EscapeFilter(), _RateFilter()
 
 
 def logger(name: str) -> logging.Logger:
-    """Return a logger that escapes its records, for records with text from files and users."""
+    """Return a logger that escapes its records. Use it if records contain text from files or users."""
     found = logging.getLogger(name)
     found.addFilter(_escape_filter)
     return found
 
 
 def peer_logger(name: str) -> logging.Logger:
-    """Return a logger that escapes its records and limits their rate, for events that peers can cause."""
+    """Return a logger that escapes its records and limits their rate. Use it for events that peers can cause."""
     found = logging.getLogger(name)
     found.addFilter(_rate_filter)
     return logger(name)
 
 
 def forget_rates() -> None:
-    """Reset the limits of all loggers, for tests."""
+    """Reset the limits of all loggers. Tests call this function."""
     _rate_filter.forget()

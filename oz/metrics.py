@@ -1,4 +1,6 @@
-"""Metrics of nodes for Prometheus: a collector for `prometheus_client`, and an HTTP server without dependencies.
+"""Metrics of nodes for Prometheus.
+
+The module has a collector for `prometheus_client`, and an HTTP server without dependencies.
 
 The collector needs the extra `metrics`:
 
@@ -26,17 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "Server"]
 
-_TIMEOUT = 10.0  # Maximum time in seconds for a client to send its request, and then to read the answer.
+# Time limit in seconds for a client to send its request. The same limit applies to the answer.
+_TIMEOUT = 10.0
 _log = peer_logger("oz.metrics")
 
 
 def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int]:
-    """Return host and port of an address for an HTTP server.
+    """Return the host and the port of an HTTP server's address.
 
     Args:
-        setting: name of the setting, for the error.
+        setting: name of the setting that an error shows.
         address: address as `HOST:PORT`. An IPv6 address may be in brackets.
-        example: a valid address, for the error.
+        example: valid address that an error shows.
 
     Raises:
         ConfigurationError: the address is malformed.
@@ -48,7 +51,7 @@ def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int
 
 
 def format_address(host: str, port: int) -> str:
-    """Return `HOST:PORT`. An IPv6 address is in brackets."""
+    """Return `HOST:PORT`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -71,11 +74,14 @@ class Collector:
         self._node, self._core = node, core
 
     def describe(self) -> list[Any]:
-        """Return an empty list. Therefore the registration does not call `collect`."""
+        """Return an empty list, so that the registry does not call `collect` when the collector is registered."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the current metrics. A closed node has none, and a node has none in the child of a fork."""
+        """Yield the current metrics.
+
+        Yield nothing if the node is closed, or belongs to the parent of a forked process.
+        """
         try:
             snapshot = self._node.snapshot()
         except (ClosedError, OwnershipError):
@@ -91,7 +97,7 @@ class Collector:
 
 
 class Server:
-    """HTTP server for Prometheus and for health probes, in threads of its own.
+    """HTTP server for Prometheus and for health probes. It runs in separate threads.
 
     `/metrics` returns the metrics. `/healthz` returns status 200 if `is_healthy` returns True, else status 503.
     """
@@ -103,9 +109,9 @@ class Server:
 
         Args:
             address: address as `HOST:PORT`; port 0 picks a free port.
-            metrics: function that returns the metrics as text, such as `node.metrics`. Other threads call it.
-            is_healthy: function that returns whether the program is healthy, such as `node.is_healthy`. Other threads
-                call it.
+            metrics: function that returns the metrics as text, such as `node.metrics`. Threads of the server call it.
+            is_healthy: function that returns whether the program is healthy, such as `node.is_healthy`. Threads of the
+                server call it.
 
         Raises:
             ConfigurationError: the address is malformed, or the server cannot bind to it.
@@ -122,31 +128,27 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Host and bound port, with a colon between them."""
+        """Address as `HOST:PORT`, with the bound port."""
         host, port = self._server.server_address[:2]
         return format_address(str(host), port)
 
     def close(self) -> None:
-        """End the server. A second call has no effect."""
-        # In the child of a fork the thread does not exist, and `shutdown` would wait for it.
+        """Close the server. A second call has no effect."""
+        # In the child of a fork the thread does not exist, and `shutdown` would wait for it for ever.
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
 
     def __enter__(self) -> Self:
-        """Return the server; the `with` block closes it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         self.close()
 
 
 class _HttpServer(ThreadingHTTPServer):
-    """Server that has a function and a content type for each path."""
-
     daemon_threads = True
     request_queue_size = 128
     answers: dict[str, tuple[Callable[[], Any], str]]
@@ -158,7 +160,6 @@ class _HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, and set its deadline."""
         self.deadlines[request] = monotonic() + _TIMEOUT
         super().process_request(request, client_address)
 
@@ -171,16 +172,16 @@ class _HttpServer(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """Forget a connection that ends."""
+        """Remove the deadline of a connection that ends."""
         self.deadlines.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log errors at level DEBUG, because most errors come from clients that end their connection early."""
+        """Log errors at level DEBUG, because most errors occur when a client closes its connection early."""
         _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:
-        """Bind without a lookup of the host name, which may take seconds."""
+        """Bind without the lookup of the host name, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "oz", int(self.server_address[1])
 
@@ -190,7 +191,6 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "oz"
 
     def do_GET(self) -> None:
-        """Answer a request."""
         function, kind = self.server.answers.get(self.path.partition("?")[0], (None, "text/plain"))
         if function is None:
             self._send(404, kind, "see /metrics and /healthz\n")

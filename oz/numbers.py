@@ -1,4 +1,4 @@
-"""Checks of durations and sizes in arguments, with errors that name the argument."""
+"""Checks of durations and sizes in arguments. Their errors contain the name of the argument."""
 
 from __future__ import annotations
 
@@ -19,26 +19,14 @@ def check_count(name: str, value: Any, minimum: int, maximum: int) -> None:
         raise ValueError(f"{name} is from {minimum:,} to {maximum:,}, not {value:,}")
 
 
-def check_seconds(name: str, value: Any, maximum: float, minimum: float = 0) -> None:
-    """Check a duration in seconds.
-
-    Raises:
-        TypeError: the value is not a number.
-        ValueError: the value is out of bounds.
-    """
-    check_number(name, value)
-    if not minimum <= value <= maximum:
-        raise ValueError(f"{name} is from {minimum:g} to {maximum:,g} seconds, not {value!r}")
-
-
 def check_wait(name: str, value: Any) -> None:
-    """Check a timeout: a number of seconds, or None for ever.
+    """Check a timeout. It is a number of seconds, or None to wait for ever.
 
     Raises:
         TypeError: the value is neither a number nor None.
         ValueError: the value is negative or nan.
     """
-    # The usual value, a float, is checked first, because `receive` calls this for each message.
+    # A float is checked first, because it is the usual value, and `receive` calls this function for each message.
     if value is not None and (type(value) is not float or not value >= 0):
         check_number(name, value, "a number of seconds, or None for ever")
         if value < 0:
@@ -46,7 +34,7 @@ def check_wait(name: str, value: Any) -> None:
 
 
 def check_number(name: str, value: Any, what: str = "a number of seconds") -> None:
-    """Check a number. `what` describes the number in errors.
+    """Check a number. Errors describe the number by `what`.
 
     Raises:
         TypeError: the value is not a number.

@@ -1,4 +1,7 @@
-"""Options of publishers, subscribers and nodes. The classes are frozen; `dataclasses.replace` makes a changed copy."""
+"""Options of publishers, subscribers and nodes.
+
+The dataclasses are frozen. `dataclasses.replace` returns a changed copy.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,15 @@ Ack = Literal["received", "handled"]
 Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
-"""Policies by which a queue group picks the member that receives a message."""
+"""Policies of a queue group for the choice of the member that receives a message."""
 OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
-"""Policies for messages when too many wait for a slow subscriber."""
+"""Policies that decide which messages are dropped if a subscription is too slow."""
 _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
 """Regex for a host: a name, an IPv4 address, or an IPv6 address in brackets."""
 
 
 class _StrictOptions:
-    """Base class of the options. A misspelled option raises an error with a suggestion."""
+    """Base class of the options. For a misspelled option, its constructor raises an error with a suggestion."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
@@ -37,17 +40,17 @@ class _StrictOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_StrictOptions):
-    """Limits for the memory, the time and the connections that a peer can use at a socket, a node or a service.
+    """Limits for the memory, the time and the connections that peers can use at a socket, a node or a service.
 
     Attributes:
         patterns: maximum number of subscriptions that a publisher accepts on one link.
-        pattern_time: time limit in seconds for the match of a pattern with a subject. A pattern that exceeds the
-            limit three times is suspended.
-        subscription_bytes: maximum total size in bytes of the subscriptions of one plain subscriber.
+        pattern_time: time limit in seconds for the match of a pattern with a subject. If a pattern exceeds the limit
+            three times, it is suspended.
+        subscription_bytes: maximum size in bytes of all subscriptions of one plain subscriber together.
         message_bytes: maximum size of a payload in bytes. `publish` refuses a larger payload. A peer that sends a
             larger payload is disconnected.
         peers: maximum number of links that one publisher accepts.
-        handshake: seconds after which a connection is closed if ZeroMQ's handshake is not complete.
+        handshake: time limit in seconds for ZeroMQ's handshake. A connection that exceeds the limit is closed.
     """
 
     patterns: int = 100_000
@@ -58,23 +61,23 @@ class Limits(_StrictOptions):
     handshake: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check that every limit is a positive number."""
         _check_numbers(self)
 
 
 MIN_MTU, MAX_MTU = 256, 9_216
-"""Limits for `mtu` in bytes. libpgm ends the process if a packet has fewer than 76 bytes, or if the rate is lower than
-one packet a second."""
+"""Limits for `mtu` in bytes. libpgm ends the process if packets have fewer than 76 bytes, or if the rate is below one
+packet a second."""
 MAX_RATE = 10_000_000  # kbit/s
 MAX_RECOVERY = 600.0  # seconds
 MAX_WINDOW = 1 << 30
-"""Limit for the bytes that a publisher keeps for repairs: the packets of `recovery` seconds at `rate_kbps`."""
+"""Maximum number of bytes that a publisher may keep for repairs. This is the size of the packets of `recovery` seconds
+at `rate_kbps`."""
 REPAIR_SECONDS = 25.0
-"""Maximum time in seconds after which libpgm gives up a lost packet. libpgm asks 50 times for a confirmation, and 50
-times for the packet. Before each question it pauses for at most 50 ms, and after each question it waits for 200 ms.
-Source: pgm_socket.cpp of libzmq 4.3.
+"""Maximum time in seconds until libpgm gives up a lost packet. It requests the packet 50 times, and before that it
+requests a confirmation 50 times. Before each request it pauses for at most 50 ms, and after each request it waits for
+200 ms. Source: pgm_socket.cpp of libzmq 4.3.
 """
-_MIN_STALE = 0.5  # Seconds. At least two heartbeats of a publisher arrive in this time.
+_MIN_STALE = 0.5  # Seconds. A publisher sends at least two heartbeats in this time.
 _MAX_STALE = 3_600.0
 _MAX_HOPS = 255
 
@@ -84,15 +87,15 @@ class Multicast:
     """Options of multicast endpoints, `epgm://` and `pgm://`.
 
     Attributes:
-        rate_kbps: maximum rate of a publisher in kilobits (1,000 bits) a second; repairs are sent in addition. All
-            hosts need the same value, because a subscriber computes the size of its buffer from the rate.
-        recovery: seconds for which a publisher keeps packets, so that lost packets can be sent again.
-        hops: maximum number of routers that a packet may pass, plus one. With 1, packets stay on the LAN.
-        mtu: maximum size in bytes of a packet on the network, with headers.
-        stale_after: seconds after which a subscriber connects again, if packets of the publisher arrive but no
-            messages. A repair by libpgm may take 25 seconds, and a new connection ends the repair. If no repair is
+        rate_kbps: maximum rate of a publisher in kilobits (1,000 bits) per second. Repairs may exceed it. All hosts
+            need the same value, because a subscriber computes the size of its buffer from the rate.
+        recovery: time in seconds for which a publisher keeps its packets, so that libpgm can send lost packets again.
+        hops: one more than the number of routers that a packet may pass. With 1, packets stay on the LAN.
+        mtu: maximum size in bytes of a packet on the network, including headers.
+        stale_after: time in seconds after which a subscriber connects again, if packets of the publisher arrive but no
+            messages. A repair by libpgm may take 25 seconds, and a new connection would end the repair. If no repair is
             in progress, the subscriber connects again after at most 5 seconds.
-        plain: whether to use plain ZeroMQ messages, without checksums, reports of losses and heartbeats.
+        plain: whether to send and receive plain ZeroMQ messages, without checksums, reports of losses and heartbeats.
     """
 
     rate_kbps: int = 10_000
@@ -103,7 +106,6 @@ class Multicast:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        """Check all values, because libzmq ends the process if it cannot use a value."""
         _check_range("hops", self.hops, 1, _MAX_HOPS, int)
         _check_range("mtu", self.mtu, MIN_MTU, MAX_MTU, int)
         _check_range("rate_kbps", self.rate_kbps, 1, MAX_RATE, int)
@@ -124,32 +126,32 @@ class Multicast:
 
     @property
     def window_bytes(self) -> int:
-        """Maximum number of bytes that a publisher keeps for repairs."""
+        """Number of bytes that a publisher may keep for repairs."""
         return round(self.rate_kbps * 125 * self.recovery)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(_StrictOptions):
-    """Options of a publisher or a subscriber that few programs change.
+    """Options of a publisher or a subscriber. Few programs change them.
 
     Attributes:
-        high_water_mark: maximum number of messages that wait for one subscriber; 0 for no limit. A subscription with
-            its own `max_pending` uses that limit instead.
-        pending_bytes: maximum size in bytes of the messages that wait for one subscriber at the publisher. With
-            `on_full="block"` or "raise", a single message larger than half of this limit may exceed it.
-        resume_bytes: maximum size in bytes of the sent messages that a publisher keeps until a subscriber has
-            acknowledged them. A subscriber that connects again receives these messages.
-        resume_seconds: seconds for which a publisher keeps the link of a disconnected subscriber.
+        high_water_mark: maximum number of messages that wait for one subscriber; 0 for no limit. If a subscription has
+            the option `max_pending`, its value replaces this limit for the messages of the subscription.
+        pending_bytes: maximum number of bytes that wait at the publisher for one subscriber. With `on_full="block"` or
+            "raise", a single message larger than half of this limit may exceed it.
+        resume_bytes: maximum number of bytes of sent messages that a publisher keeps until the subscriber has
+            acknowledged them. If the subscriber connects again, it receives these messages.
+        resume_seconds: time in seconds for which a publisher keeps the link of a disconnected subscriber.
         send_timeout: maximum time in seconds that `publish` waits for a full subscriber, with `on_full="block"`.
         batch: maximum number of messages in a batch.
         batch_delay: maximum time in seconds that a message waits for other messages of its batch.
-        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are one
-            frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a subject
-            that contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. A
-            message without a delimiter counts as malformed. Links do not use the delimiter.
-        dedupe: whether a subscriber drops messages whose id it has seen.
+        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages have one
+            frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a subject that
+            contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. Messages
+            without the delimiter count as malformed. Links between oz programs do not use the delimiter.
+        dedupe: whether a subscriber drops a message if it has already received a message with the same id.
         multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
-        limits: bounds for the resources that a peer can use.
+        limits: limits for the resources that peers can use.
     """
 
     high_water_mark: int = 10_000
@@ -165,7 +167,6 @@ class Options(_StrictOptions):
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Check the values. Numbers are above 0, except the two options that may be 0."""
         _check_numbers(self, may_be_zero=("high_water_mark", "batch_delay"))
         if self.delimiter is not None and (not isinstance(self.delimiter, bytes) or not self.delimiter):
             rule = 'it is bytes between subject and payload, such as b" ", and not empty'
@@ -176,15 +177,16 @@ class Options(_StrictOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(Options):
-    """Options of a node: the options of publishers and subscribers, and options that only nodes have.
+    """Options of a node: all options of publishers and subscribers, and the options below.
 
     Attributes:
-        advertise: address or name of this host that other hosts dial, in place of the bound address.
-        directory: directory in which nodes of one host find each other; None for the user's default directory.
-        lost_after: seconds without an answer after which a silent peer counts as lost.
-        threads: maximum number of handlers that run at once; unused in asyncio.
-        echo: whether the node's subscriptions receive messages that the node itself publishes.
-        error_replies: whether the reply to a request contains the text of an exception that the handler raised.
+        advertise: address or name of this host to which nodes on other hosts connect, instead of the bound address.
+        directory: directory through which nodes on one host find each other; None for the default directory of the
+            user.
+        lost_after: time in seconds after which a peer that does not answer counts as lost.
+        threads: maximum number of handlers that run at the same time. It has no effect in asyncio.
+        echo: whether the node receives messages that it publishes itself.
+        error_replies: whether the requester receives the text of the exception if the handler of a request raises.
     """
 
     advertise: str | None = None
@@ -195,7 +197,6 @@ class NodeOptions(Options):
     error_replies: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
         for name in ("echo", "error_replies"):
             if type(getattr(self, name)) is not bool:
@@ -216,14 +217,14 @@ class Delivery(_StrictOptions):
     """Delivery options of a subscription.
 
     Attributes:
-        policy: policy by which a queue group picks the member for a message. The policy "round_robin" picks
-            each member in turn. The policy "sticky" picks by the key of the message, or by the subject of a message
-            without key. The policy "failover" picks the member that joined first.
+        policy: policy of a queue group for the choice of the member that receives a message. The policy "round_robin"
+            picks one member after the other. The policy "sticky" picks the same member for messages with the same key,
+            or with the same subject if messages have no key. The policy "failover" picks the member that joined first.
         max_pending: maximum number of messages that wait for the subscription.
-        prefetch: number of unacknowledged messages at which a group prefers other members; None for 64 with
-            `ack="handled"`, otherwise 4,096.
-        redeliver: whether other members receive the messages that a lost member has not acknowledged.
-        inline: whether the handler runs in the thread or event loop that reads the socket. Such a handler must be
+        prefetch: number of unacknowledged messages from which a group prefers other members. None means 64 with
+            `ack="handled"`, and otherwise 4,096.
+        redeliver: whether messages that a lost member has not acknowledged are sent to other members.
+        inline: whether the handler runs in the thread or event loop that reads the socket. An inline handler must be
             fast.
     """
 
@@ -234,7 +235,6 @@ class Delivery(_StrictOptions):
     inline: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.policy not in POLICIES:
             raise ConfigurationError(
                 "policy", self.policy, "argument", f"a policy is one of {', '.join(POLICIES)}"

@@ -1,9 +1,9 @@
-"""The end of a program with open objects.
+"""Closing of open objects at the end of a program.
 
-Python ends a program in four steps. First, Python joins all threads except daemons. Second, Python calls the
-functions of `atexit`. Third, Python stops the daemons at any instruction. Last, Python destroys the remaining objects.
-In the last step, a `close` that waits for a thread never returns. Therefore `close_all` closes objects with threads in
-the second step. A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
+Python ends a program in four steps. First, it joins all threads except daemons. Second, it calls the functions of
+`atexit`. Third, it stops the daemons at any instruction. Last, it destroys the remaining objects. If a `close` waits
+for a thread in the last step, it never returns. Therefore `close_all` closes objects with threads in the second step. A
+`close` in the last step checks `sys.is_finalizing`, and does not wait for a thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ends_at = inf
 
 
 class Closable(Protocol):
-    """An object that `close_all` closes at the end of a program."""
+    """Object that `close_all` closes at the end of a program."""
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close within `timeout` seconds."""
 
 
 def close_all(open_objects: Iterable[Closable]) -> None:
-    """Close the objects that a program has left open. Functions of `atexit` call this."""
+    """Close objects that a program has not closed. Functions of `atexit` call this function."""
     global _ends_at
     _ends_at = min(_ends_at, time.monotonic() + CLOSE_TIMEOUT)
     for owner in list(open_objects):
@@ -47,7 +47,7 @@ def close_all(open_objects: Iterable[Closable]) -> None:
 
 
 def check_running(kind: str) -> None:
-    """Raise ClosedError if `close_all` was called, because no code would close a new object."""
+    """Raise ClosedError after a call of `close_all`, because no code would close a new object."""
     if _ends_at < inf:
         raise ClosedError(
             f"the program ends, and a new {kind} would never be closed; an atexit function that needs one must "
@@ -56,9 +56,10 @@ def check_running(kind: str) -> None:
 
 
 def end_daemon() -> None:
-    """End the calling thread if it is a daemon and the program ends. Methods of closed objects call this.
+    """End the calling thread if it is a daemon and the program ends. Methods of closed objects call this function.
 
-    A `ClosedError` would print a traceback for each daemon that still publishes at the end of the program.
+    If a method raised ClosedError instead, each daemon that still publishes at the end of the program would print a
+    traceback.
 
     Raises:
         SystemExit: `close_all` was called, and the thread is a daemon. Python prints nothing for this exception.

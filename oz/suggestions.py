@@ -1,7 +1,7 @@
 """Errors for unknown arguments and attributes, with a suggestion.
 
-The error for a misspelled name suggests the most similar name. The error for a name of pyzmq or nats-py suggests the
-counterpart in oz.
+If a name is misspelled, its error suggests the most similar name. If the name is known from pyzmq or nats-py, its error
+suggests the counterpart in oz.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ARGUMENTS = {
     "topics": "subscribe([pattern, …])",
     "url": "connect= or bind=",
 }
-"""Arguments of pyzmq and nats-py, and common guesses, each with the counterpart in oz."""
+"""Counterparts in oz for arguments of pyzmq and nats-py, and for names that users guess."""
 
 OPTIONS_OF_SOCKETS = {
     "conflate": 'subscribe(pattern, overflow="conflate")',
@@ -47,7 +47,7 @@ OPTIONS_OF_SOCKETS = {
     "sndhwm": _OPTIONS,
     "sndtimeo": "options=oz.Options(send_timeout=…)",
 }
-"""Attributes of pyzmq's sockets that a program assigns, each with the counterpart in oz."""
+"""Counterparts in oz for attributes of pyzmq's sockets that programs assign."""
 
 _ATTRIBUTES = {
     **OPTIONS_OF_SOCKETS,
@@ -75,17 +75,18 @@ _ATTRIBUTES = {
     "term": "close()",
     "unsubscribe": "unsubscribe of a subscription",
 }
-"""Methods of pyzmq and nats-py, each with the counterpart in oz."""
+"""Counterparts in oz for methods of pyzmq and nats-py."""
 
 
 def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any], **parts: type) -> None:
-    """Raise TypeError with a suggestion for arguments that a function does not have.
+    """Raise TypeError if a call has unknown arguments. The error contains a suggestion.
 
     Args:
         name: name of the function, as the program calls it.
         given: names of the unknown arguments.
-        function: the called function.
-        parts: option dataclasses by the name of their argument; fields of a dataclass are suggested too.
+        function: called function.
+        parts: dataclass of options for each argument that takes one. The function also suggests fields of these
+            dataclasses.
     """
     for text in given:
         code = function.__code__
@@ -101,11 +102,11 @@ def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]
 
 
 def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
-    """Raise TypeError for positional arguments that must be keyword arguments.
+    """Raise TypeError if a call has too many positional arguments.
 
     Args:
         name: name of the function, as the program calls it.
-        given: superfluous positional arguments.
+        given: positional arguments that must be keyword arguments.
         argument: name of the only positional argument.
     """
     if given:
@@ -113,11 +114,11 @@ def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
 
 
 def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
-    """Return an error with a suggestion for an attribute that a public class does not have.
+    """Return the error for an unknown attribute of a public class. The error contains a suggestion.
 
     Args:
         name: public name of the class.
-        owner: the class.
+        owner: class without the attribute.
         wrong: name of the unknown attribute.
     """
     known = [item for item in dir(owner) if not item.startswith("_")]

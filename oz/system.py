@@ -1,4 +1,4 @@
-"""Features that some operating systems lack. oz can be imported on systems without these features."""
+"""Functions for features that some operating systems lack. The module can be imported on all systems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ except ImportError:
     resource = None  # type: ignore[assignment]
 
 LOCK_EX, LOCK_NB = 2, 4
-"""Operations of `flock`: an exclusive lock, and no wait for the lock. Source: flock(2)."""
+"""Operations of `flock`: lock exclusively, and do not wait for the lock. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
 
@@ -37,7 +37,7 @@ def is_reader_gone(descriptor: int) -> bool:
         descriptor: writable end of a pipe or socket, or any other descriptor.
 
     Returns:
-        True if the reader has closed its end. On Windows, which has no `poll`, always False.
+        True if the reader has closed its end. Always False on Windows, which has no `poll`.
     """
     if not hasattr(select, "poll"):
         return False
@@ -47,7 +47,7 @@ def is_reader_gone(descriptor: int) -> bool:
 
 
 def _count_descriptors() -> int:
-    """Return the number of open file descriptors; 0 if the kernel does not report the number (Linux before 6.2).
+    """Return the number of open file descriptors. Return 0 if the kernel does not report it (Linux before 6.2).
 
     Raises:
         OSError: the system has no `/proc`.
@@ -56,10 +56,10 @@ def _count_descriptors() -> int:
 
 
 def has_free_descriptors(count: int) -> bool:
-    """Return whether at least `count` file descriptors are free; False if the number is unknown.
+    """Return whether at least `count` file descriptors are free. Return False if the number is unknown.
 
-    This check takes 2 µs. To open and close 38 descriptors takes 100 µs, and in a busy process each call may wait for
-    another thread.
+    This check takes 2 µs. The alternative, to open and close 38 descriptors, takes 100 µs. In a busy process each of
+    these calls may also wait for another thread.
     """
     try:
         used = _count_descriptors()
@@ -78,19 +78,19 @@ class Poll:
         self._descriptors: list[int] = []
 
     def register(self, descriptor: object, events: int = POLLIN) -> None:
-        """Register a file descriptor, or an object with `fileno`, for reading."""
+        """Register a file descriptor, or an object with a `fileno` method, for reading."""
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()  # type: ignore[attr-defined]
         self._descriptors.append(number)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait for readable descriptors and return them.
+        """Wait for readable descriptors. Return each with the event `POLLIN`.
 
         Args:
-            timeout: maximum time in milliseconds; None or a negative number waits for ever.
+            timeout: maximum time in milliseconds; None or a negative number to wait for ever.
         """
         seconds = None if timeout is None or timeout < 0 else timeout / 1000
         if not self._descriptors:
-            # `select` of Windows refuses an empty list.
+            # On Windows, `select` refuses an empty list.
             time.sleep(seconds or 0)
             return []
         readable, _, _ = select.select(self._descriptors, [], [], seconds)
@@ -98,24 +98,24 @@ class Poll:
 
 
 make_poll: Callable[[], Poll] = getattr(select, "poll", Poll)
-"""Return a new `select.poll` object, or a `Poll` object on systems without `select.poll`."""
+"""Function that returns a `select.poll` object, or a `Poll` object on systems without `select.poll`."""
 
 
 def after_fork(work: Callable[[], object]) -> None:
-    """Register a function that runs in the child after each fork, on systems with forks."""
+    """Register a function that runs in the child after each fork. Do nothing on systems without fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=work)
 
 
 SERVICE_DESCRIPTORS = 65_536
-"""Number of open files that a service may have."""
+"""Limit of open files that a service asks for."""
 
 
 def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
-    """Raise the limit of open files of this process, if the system allows it. Only commands call it.
+    """Raise the limit of open files of this process, if the system allows it. Only commands call this function.
 
     Args:
-        wanted: new limit for the number of open files. A higher current limit is kept.
+        wanted: new limit for the number of open files. The function never lowers the limit.
     """
     if resource is None:
         return
@@ -123,12 +123,12 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     maximum = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with suppress(OSError, ValueError):  # macOS has another bound.
+    with suppress(OSError, ValueError):  # macOS may refuse the hard limit.
         resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, hard))
 
 
 def resident_bytes() -> int | None:
-    """Return the resident memory of this process in bytes; None on systems without `/proc`."""
+    """Return the resident memory of this process in bytes. Return None on systems without `/proc`."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -137,16 +137,16 @@ def resident_bytes() -> int | None:
 
 
 def open_descriptors() -> int | None:
-    """Return the number of open file descriptors of this process; None on systems without `/proc`."""
+    """Return the number of open file descriptors of this process. Return None on systems without `/proc`."""
     try:
-        # To list 1,000 descriptors takes 1 ms.
+        # `listdir` is used only if necessary, because it takes 1 ms for 1,000 descriptors.
         return _count_descriptors() or len(os.listdir("/proc/self/fd"))
     except OSError:
         return None
 
 
 def user() -> int:
-    """Return the effective user id; 0 on systems without user ids."""
+    """Return the effective user id. Return 0 on systems without user ids."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
@@ -165,5 +165,5 @@ def flock(descriptor: int, operation: int) -> None:
 
 
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
-    """Call `fcntl.ioctl`, on systems where `HAS_FCNTL` is true."""
+    """Call `fcntl.ioctl`. The system must have it (`HAS_FCNTL`)."""
     return fcntl.ioctl(descriptor, request, argument)

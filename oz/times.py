@@ -1,4 +1,4 @@
-"""Parser of times in text: ISO 8601, seconds since 1970, and times before now such as `-1h`."""
+"""Parser of times: ISO 8601, seconds since 1970, `now`, and times before now such as `-1h`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 
 def read_time(text: str) -> int:
-    """Read a time: ISO 8601 with a zone, seconds since 1970, `now`, or a time before now such as `-1h`.
+    """Parse a time: ISO 8601 with a time zone, seconds since 1970, `now`, or a time before now such as `-1h`.
 
     Returns:
         Nanoseconds since 1970.
 
     Raises:
-        ValueError: the text is not a time, or has no zone.
+        ValueError: the text is not a time, or has no time zone.
     """
     ago = _ago(text)
     if ago is not None:
@@ -37,10 +37,10 @@ def read_time(text: str) -> int:
 
 
 def read_moment(text: str) -> datetime:
-    """Read a time of a user: ISO 8601, `now`, or a time before now such as `-1h`.
+    """Parse a time: ISO 8601, `now`, or a time before now such as `-1h`.
 
     Returns:
-        The time with its zone. A text without a zone is local time.
+        Time with its time zone. A text without a time zone is local time.
 
     Raises:
         ValueError: the text is not a time.
@@ -54,12 +54,12 @@ def read_moment(text: str) -> datetime:
         raise ValueError(f"{text!r} is not a time; write it as 2026-03-01T09:00, now or -1h") from None
     try:
         return moment if moment.tzinfo is not None else moment.astimezone()
-    except (ValueError, OverflowError):  # `astimezone` overflows for `datetime.min` and `datetime.max`.
+    except (ValueError, OverflowError):  # `astimezone` fails for `datetime.min` and `datetime.max`.
         return moment.replace(tzinfo=UTC)
 
 
 def iso_nanoseconds(text: str) -> int | None:
-    """Read a time in ISO 8601. Return None if the text is not a time or has no zone."""
+    """Parse a time in ISO 8601 to nanoseconds since 1970. Return None if the text is not a time or has no time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -68,7 +68,7 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
-    """Return the nanoseconds before now that a text such as `-1h` means; None for any other text."""
+    """Return the number of nanoseconds before now for a text such as `-1h`. Return None for other text."""
     text = text.strip()
     if text == "now":
         return 0

@@ -4,12 +4,13 @@
 
 Theory of operation
 -------------------
-`instrument` replaces the class of one object by a subclass, whose calls begin a span. Other objects keep their class.
-Therefore a program without spans runs the same code as without this module.
+`instrument` replaces the class of one object with a subclass whose methods begin a span. Other objects keep their
+class. Therefore this module adds no cost to objects without spans.
 
-The context of a span travels in headers, by default `traceparent` of W3C Trace Context. Forwarders, journals and
-Spark keep headers. Therefore the span of a handler is a child of the span that published the message, even after a
-replay. Names of spans follow OpenTelemetry's semantic conventions for messaging: an operation and a subject.
+The context of a span is sent in headers, by default in `traceparent` of W3C Trace Context. Forwarders, journals and
+Spark keep the headers of a message. Therefore the span of a handler is a child of the span that published the message,
+even after a replay. The name of a span is an operation and a subject, as in OpenTelemetry's semantic conventions for
+messaging.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ __all__ = ["instrument", "process", "uninstrument"]
 def instrument(
     target: NodeBase | PublisherBase | SubscriberBase, *, tracer_provider: trace.TracerProvider | None = None
 ) -> None:
-    """Begin a span for each publication, request and call of a handler of an object.
+    """Begin a span for each publication, request and handler call of an object.
 
-    `publish_many` begins no span, because its messages have no headers. Only handlers of subscriptions that are made
-    after this call have spans. If the program calls `receive`, it begins a span with `process`.
+    `publish_many` begins no span, because its messages have no headers. A handler has spans only if the program
+    subscribes after this call. A program that calls `receive` must call `process` to begin a span.
 
     Args:
-        target: node, publisher or subscriber, for threads or for asyncio. A second call replaces the provider.
+        target: node, publisher or subscriber, of `oz` or `oz.asyncio`. A second call replaces the provider.
         tracer_provider: provider that creates the spans; None for the global provider of OpenTelemetry.
 
     Raises:
@@ -62,14 +63,14 @@ def instrument(
 
 
 def uninstrument(target: NodeBase | PublisherBase | SubscriberBase) -> None:
-    """End the effect of `instrument`. Handlers that already have spans keep their spans."""
+    """End the effect of `instrument`. Handlers that already have spans still begin spans."""
     made: Any = type(target)
     target.__class__ = getattr(made, "_plain_class", made)
 
 
 @contextmanager
 def process(message: Message, *, tracer_provider: trace.TracerProvider | None = None) -> Iterator[trace.Span]:
-    """Begin a span for a `with` block that processes a message from `receive` or a journal.
+    """Begin a span for a `with` block that processes a message, which `receive` or a journal has returned.
 
     Args:
         message: message to process. The span is a child of the span in which the message was published.
@@ -80,8 +81,6 @@ def process(message: Message, *, tracer_provider: trace.TracerProvider | None = 
 
 
 class _Spans:
-    """Spans of one publisher, subscriber or node."""
-
     def __init__(self, tracer: trace.Tracer, name: str | None) -> None:
         self._tracer = tracer
         self._shared = {"messaging.system": "oz"} | ({} if name is None else {"messaging.client.id": name})
@@ -90,7 +89,7 @@ class _Spans:
     def send(
         self, operation: str, kind: trace.SpanKind, subject: str | bytes, headers: dict[str, Any] | None
     ) -> Iterator[dict[str, Any] | None]:
-        """Begin a span for a `with` block that sends a message; yield the headers with the span's context."""
+        """Begin a span for a `with` block that sends a message. Yield headers that contain the span's context."""
         with self._span(operation, "send", kind, _text(subject), None):
             carrier: dict[str, Any] = {}
             propagate.inject(carrier)
@@ -99,7 +98,7 @@ class _Spans:
     @contextmanager
     def process(self, message: Message, group: str | None) -> Iterator[trace.Span]:
         """Begin a span for a `with` block that processes a message."""
-        # A peer may send values that are no text.
+        # Headers of a peer may have values that are not text.
         carrier = {name: value for name, value in message.headers.items() if type(value) is str}
         context = propagate.extract(carrier)
         with self._span("process", "process", trace.SpanKind.CONSUMER, message.subject, context) as span:
@@ -140,10 +139,10 @@ class _Spans:
             with ExitStack() as stack:
                 stack.enter_context(self.process(message, group))
                 result = handler(message)
-                # The span ends with the awaitable of a handler that is no coroutine function.
+                # If the handler returns an awaitable, the span ends when the awaitable has finished.
                 return _finish(result, stack.pop_all()) if isawaitable(result) else result
 
-        # A callable object may have no name.
+        # A callable object may lack `__name__`, which `wraps` copies.
         return wraps(handler)(handle) if hasattr(handler, "__name__") else handle
 
 
@@ -154,7 +153,6 @@ async def _finish(result: Awaitable[Any], span: ExitStack) -> Any:
 
 @cache
 def _traced(plain: type[Any]) -> type[Any]:
-    """Return a subclass whose calls begin spans."""
     content: dict[str, Any] = {"__slots__": (), "__module__": plain.__module__, "_plain_class": plain}
 
     if hasattr(plain, "publish"):
@@ -176,8 +174,6 @@ def _traced(plain: type[Any]) -> type[Any]:
 
 
 def _sending(call: Callable[..., Any], operation: str, kind: trace.SpanKind) -> Callable[..., Any]:
-    """Return a method that sends the context of its span in the headers."""
-
     def send(
         self: Any, subject: Any, payload: Any = b"", *, headers: dict[str, Any] | None = None, **options: Any
     ) -> Any:

@@ -1,7 +1,8 @@
-"""Version of oz, which setup.cfg reads, and a check for a name conflict.
+"""Version of oz, and a check for a name conflict. The file setup.cfg reads the version.
 
-The package index PyPI has another project `oz`, a web framework. Its Python package and its command are named `oz` too.
-In one environment, each of the two projects overwrites files of the other, and the removal of one breaks the other.
+The package index PyPI has another project named `oz`, a web framework. The Python package and the command of this
+project are also named `oz`. If both projects are installed in one environment, each overwrites files of the other, and
+the removal of one breaks the other.
 """
 
 import os
@@ -15,10 +16,10 @@ _AGAIN = "python -m pip uninstall -y oz ozmq, and install ozmq again"
 
 
 def check_package(package: ModuleType | None) -> None:
-    """Check that no other package has replaced this one.
+    """Check that the other project has not replaced this package.
 
     Args:
-        package: the module `oz`, which may still be loading.
+        package: module `oz`, which may still be loading.
 
     Raises:
         ImportError: the other project `oz` has replaced or removed files of this package.

@@ -1,4 +1,4 @@
-"""The classes of oz for asyncio, with the same names and arguments. Methods that wait are coroutines.
+"""Classes for asyncio. They have the names and arguments of the classes of `oz`, but methods that wait are coroutines.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The command `oz`: the group `main`. Each command has a module, which is imported when the command is used."""
+"""The command `oz`. Each of its commands has a module, which is imported when the command is used."""
 
 import click
 
@@ -8,8 +8,8 @@ from oz.version import VERSION
 
 _HELP = """Wildcard subjects for ZeroMQ, without a broker.
 
-A pattern may name its dialect before a colon, as in 'rv:Foo.*'; otherwise it is read in the dialect of
---dialect. Quote patterns: the shell expands * and ? and takes > for a redirection.
+A pattern may begin with the name of its dialect and a colon, as in 'rv:Foo.*'. Otherwise it has the dialect of
+--dialect. Quote patterns, because the shell expands * and ?, and redirects output at >.
 
 \b
 Try it, in two terminals:
@@ -38,7 +38,7 @@ _SECTIONS = {
 )
 @click.version_option(VERSION, message="oz %(version)s")
 def main() -> None:
-    """Run a command; the text of `oz --help` is `_HELP`."""
+    """Run a command; `_HELP` is the text of `--help`."""
 
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""`oz auth`: the permissions of users, and the rules of a file of permissions."""
+"""`oz auth`: the permissions of users, from the rules in a permission file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ The file is TOML; docs/security.md describes it. These commands only read it.
   subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }
 """
 
-_EXPLAIN_HELP = """Show whether USER may use SUBJECT, which may be a pattern, and the rule that decides.
+_EXPLAIN_HELP = """Show whether USER may use SUBJECT, and the rule that decides. SUBJECT may be a pattern.
 
-A pattern is granted as a whole or not at all: one rule must cover it, and no deny rule may overlap it. A denial
-names a subject that must not be used. Without --action all actions are shown; --group adds the action of a queue
-group. The exit code is 1 if --action is denied, and 0 otherwise.
+A pattern is granted if one allow rule covers it and no deny rule overlaps it. A denial names a subject of the pattern
+that USER may not use. Without --action all actions are shown, and --group adds the action of a queue group. The exit
+code is 1 if --action is denied, and 0 otherwise.
 
 \b
 Examples:
@@ -40,9 +40,9 @@ Examples:
   oz auth explain desk 'md.>' --action group --group workers --file permissions.toml
 """
 
-_CHECK_HELP = """Check FILE: print each fault with its line, and rules that have no effect.
+_CHECK_HELP = """Check FILE. Print each fault with its line, and a warning for each rule that has no effect.
 
-The exit code is 0 if the file can be used, also with warnings, and 1 if it cannot.
+The exit code is 1 if the file has a fault, and 0 otherwise.
 """
 
 _RESERVED_NOTE = (
@@ -51,7 +51,9 @@ _RESERVED_NOTE = (
     f"{OWN.decode()}"
 )
 
-_MATRIX_HELP = """Print a table of users and actions: allowed subjects, and denied ones after a minus."""
+_MATRIX_HELP = (
+    """Print a table of users and actions, with the allowed subjects. A minus marks denied subjects."""
+)
 
 
 @click.group(help=_HELP, short_help="Show the permissions of users.")
@@ -69,7 +71,7 @@ def auth() -> None:
 )  # fmt: skip
 @click.option("--action", type=click.Choice(ACTIONS), help="This action only.")
 @click.option("-g", "--group", metavar="NAME", help="The queue group, for the action group.")
-@dialect_option("SUBJECT when it names none")
+@dialect_option("SUBJECT, if it has no dialect name")
 @json_option()
 @click.pass_context
 def explain(
@@ -140,12 +142,10 @@ def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a file of permissions, and print its warnings, for example about rules without an effect."""
     return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 
 def _read_default() -> Permissions:
-    """Return the permissions that nodes and commands in this directory use, according to their configuration."""
     credentials = credentials_of(resolve_security())
     if credentials is None or credentials.permissions is None:
         raise click.UsageError(
@@ -155,7 +155,6 @@ def _read_default() -> Permissions:
 
 
 def _has_rules(user: User, action: Action) -> bool:
-    """Return whether a user has rules about an action."""
     has_rules = user.rules_of(action, "allow") or user.rules_of(action, "deny")
     return bool(has_rules) or (action == "reply" and user.responses is not None)
 
@@ -169,7 +168,6 @@ def _find(permissions: Permissions, name: str) -> User:
 
 
 def _rules(user: User) -> dict[str, Any]:
-    """Return the rules of a user as values of JSON."""
     actions = {
         action: {
             "allow": [printable(rule.text) for rule in user.rules_of(action, "allow")],

@@ -22,15 +22,15 @@ from oz.cli.output import (
 
 _HELP = """Measure rates of publishing and delivery, and latency.
 
-It measures on this machine, over tcp on the loopback, in about five seconds: once with filtering by prefix, in
-ZeroMQ, and once with filtering by the publisher. The subscriber is a process.
+A publisher and a subscriber process exchange messages over tcp on this machine. The command measures twice, in about
+five seconds: once with filtering by prefix in ZeroMQ, and once with filtering by the publisher.
 
-The subscription is 'bench.*.hit'. Because all subjects begin with 'bench.', all of them pass the prefix. A
-publisher that filters sends only the matching messages. --match is the share of matching subjects.
+The subscription is 'bench.*.hit'. All subjects begin with 'bench.', so that all messages pass the filter by prefix. A
+publisher that filters sends only the matching messages. --match is the fraction of subjects that match.
 
-The publisher waits for a slow subscriber, so that nothing should be lost. A loss is shown, and the exit code is
-then 1. Half the time is for lone messages, one a millisecond, and half for publishing at the full rate. At the
-full rate a message waits in queues of up to 16 MiB on either side, which is most of its latency.
+In the first half of the time, the publisher sends single messages, one each millisecond ("lone"). In the second half
+it publishes as fast as possible ("loaded"). Then a message waits in queues of up to 16 MiB on both sides, which causes
+most of its latency. The publisher waits for a slow subscriber. If messages are lost nevertheless, the exit code is 1.
 
 \b
 Examples:
@@ -43,9 +43,9 @@ Examples:
 @click.option("--size", type=Whole(0, 64 * 1024 * 1024), default=100, metavar="BYTES",
               help="Size of each payload.  [default: 100]")  # fmt: skip
 @click.option("--match", type=Number(0.001, 1), default=1.0, metavar="FRACTION",
-              help="The share of the subjects that match: 0.01 is one in a hundred.  [default: 1]")  # fmt: skip
+              help="Fraction of the subjects that match, such as 0.01.  [default: 1]")  # fmt: skip
 @click.option("--seconds", type=Number(0.1, 3600), default=2.0, metavar="SECONDS",
-              help="Time to measure each filtering.  [default: 2]")  # fmt: skip
+              help="Duration of each of the two measurements.  [default: 2]")  # fmt: skip
 @json_option()
 @quiet_option
 @click.pass_context
@@ -82,7 +82,6 @@ _ROWS = {
 
 
 def _rows(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row for each measured number, with a cell for each kind of filtering."""
     rows = [(heading, *(_cell(result[name]) for result in results)) for heading, name in _ROWS.items()]
     for phase in ("lone", "loaded"):
         for name in ("p50", "p90", "p99", "max"):

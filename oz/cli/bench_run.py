@@ -1,10 +1,10 @@
 """Measurement of `oz bench`: this process publishes, and a second process subscribes.
 
-A measurement has two phases of equal length. In the first phase, the publisher publishes single messages, which contain
-the time of their publication. In the second phase, it publishes as fast as possible, and adds such a timed message
-every `PROBE_INTERVAL` seconds. The age of a timed message at its receipt is the latency, because all processes of a
-machine have one monotonic clock. A message with the subject `END` ends a phase. Its payload is the number of messages
-of the phase that match.
+A measurement has two phases of equal length. In the first phase, the publisher publishes only *probes*: single messages
+that contain the time of their publication. In the second phase, it publishes as fast as possible, and adds a probe
+every `PROBE_INTERVAL` seconds. The subscriber computes the latency of a probe as its age, because all processes of a
+machine have the same monotonic clock. A message with the subject `END` ends a phase. Its payload is the number of
+published messages that match.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ PATTERN, CONTROLS = "bench.*.hit", "control.*"
 BEGIN, PROBE, END = "control.begin", "control.probe", "control.end"
 
 SUBJECTS = 1000
-QUEUE_BYTES = 16 * 1024 * 1024  # limit of each queue, which bounds the memory and the latency under load
+QUEUE_BYTES = 16 * 1024 * 1024
+"""Maximum size of each queue. It limits the memory and the latency under load."""
 PROBE_INTERVAL = 0.001  # seconds
-CHUNK = 64  # messages between two readings of the clock
+CHUNK = 64  # number of messages between two reads of the clock
 START_TIMEOUT, FULL_TIMEOUT = 20.0, 5.0  # seconds
 
 
@@ -35,11 +36,11 @@ def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str
     Args:
         filtering: "prefix" or "publisher".
         size: size of a payload in bytes.
-        match: share of the subjects that match, from 1 / SUBJECTS to 1.
+        match: fraction of the subjects that match, from 1 / SUBJECTS to 1.
         seconds: duration of both phases together, in seconds.
 
     Raises:
-        ChildError: the subscriber process did not start, read no message for FULL_TIMEOUT seconds, or failed.
+        ChildError: the subscriber process did not start, received no message for FULL_TIMEOUT seconds, or failed.
     """
     limit = max(4, QUEUE_BYTES // (size + 64))  # messages
     command = [sys.executable, "-m", __name__]
@@ -84,7 +85,7 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _make_subjects(match: float) -> list[str]:
-    """Return the subjects. The matching subjects are spread evenly among them."""
+    """Return the subjects. Matching subjects are distributed evenly among the others."""
     hits = round(SUBJECTS * match)
     return [
         f"bench.{place}.{'hit' if (place + 1) * hits // SUBJECTS > place * hits // SUBJECTS else 'miss'}"
@@ -96,7 +97,7 @@ def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
-            # `CONTROLS`, which matches `END`, is the last subscription of the subscriber.
+            # `END` matches the last subscription of the subscriber, so that all subscriptions have arrived.
             return publisher.wait_for_subscribers(END, timeout=0.1)
         except oz.Timeout:
             process.is_done()
@@ -174,7 +175,7 @@ def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
 
 
 def _subscribe(endpoint: str, filtering: Any, limit: str) -> None:
-    """Run the subscriber process: receive both phases and write the report to stdout."""
+    """Run the subscriber process: receive both phases, and write the results to stdout."""
     end_with_parent()
     options = oz.Options(high_water_mark=int(limit))
     with oz.Subscriber(endpoint, filtering=filtering, options=options) as subscriber:

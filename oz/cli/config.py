@@ -15,18 +15,17 @@ from oz.configuration import ConfigurationSurvey, Setting, survey
 from oz.escaping import printable
 from oz.transport.security import resolve_security
 
-_HELP = """Show the configuration of a node that is started here.
+_HELP = """Show the configuration that a node would have if it were started in this directory.
 
-Arguments come first, then environment variables, such as OZ_BUS for the setting bus. Then come the tables
-[node] and [limits] of one TOML file, then defaults. The file is the one in OZ_CONFIG, or else oz.toml in this
-directory, or else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
+An argument overrides an environment variable, such as OZ_BUS for the setting bus. A variable overrides the tables
+[node] and [limits] of a TOML file, and the file overrides the defaults. OZ_CONFIG names the file. Without OZ_CONFIG
+the file is oz.toml in this directory, or otherwise oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
 """
 
-_SHOW_HELP = """Show every setting, its value, and its source. Also shows the limits of the file,
-the source of keys, and the files that were read.
+_SHOW_HELP = """Show every setting, its value, and its source. Also show the limits of the file,
+the source of keys, and the configuration files.
 
-It changes nothing. A wrong value is shown as it was written and reported on stderr; the exit code is then 1,
-and otherwise 0.
+A wrong value is shown unchanged, and reported on stderr. The exit code is then 1, and otherwise 0.
 
 \b
 Examples:
@@ -64,7 +63,6 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
 
 def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
-    """Return the faults of the CURVE keys; an empty list if the configuration has other faults."""
     try:
         if not found.faults:
             resolve_security()
@@ -134,12 +132,12 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
 
 
 def _limit(value: float) -> float | None:
-    """Return a limit as a value of JSON. No limit becomes None, because JSON has no infinity."""
+    """Return a limit as a value of JSON. Infinity becomes None, because JSON has no infinity."""
     return value if math.isfinite(value) else None
 
 
 def _json_value(value: object) -> Any:
-    """Return a setting as a value of JSON. A wrong setting may have any type of TOML."""
+    """Return the value of a setting as a value of JSON. A wrong value may have any type of TOML."""
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (tuple, list)):
@@ -148,5 +146,5 @@ def _json_value(value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Return a setting as one line. Bytes that are not UTF-8 are escaped, because variables may contain any bytes."""
+    """Return a value as one printable line. Environment variables may contain bytes that are not UTF-8."""
     return printable(str(value).encode(errors="surrogateescape"))

@@ -33,8 +33,9 @@ delivered and lost (none). The demo needs no server, uses a free port of this ma
 
 With --filtering publisher the publisher filters by the whole pattern, and only matching messages cross the wire.
 
-With --spark the same flights are written as Parquet, and Spark counts the matches of the same patterns: one more
-column, equal to the delivered messages. It needs the extra ozmq[spark] and Java 17 or newer, and takes longer.
+With --spark the same flights are written as Parquet, and Spark counts the matches of the same patterns. The table gets
+a column with these counts, which equal the delivered messages. --spark needs the extra ozmq[spark] and Java 17 or
+newer, and takes longer.
 
 \b
 Examples:
@@ -55,7 +56,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
     type=click.Choice(["prefix", "publisher"]),
     default="prefix",
     show_default=True,
-    help="The side that filters: the subscriber, behind ZeroMQ's prefix, or the publisher.",
+    help="The side that filters: ZeroMQ by prefix and then the subscriber, or the publisher.",
 )
 @click.option("--spark", "in_spark", is_flag=True, help="Count the same patterns in Spark too.")
 @quiet_option
@@ -80,7 +81,7 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
     if wrong:
         print_stderr(
             ctx,
-            f"Spark counted other matches of {', '.join(wrong)} than were delivered: report it as a fault of oz",
+            f"Spark and oz count different numbers of matches of {', '.join(wrong)}: report it as a fault of oz",
         )
         ctx.exit(FAILED)
 
@@ -129,7 +130,7 @@ def _show(results: list[PatternResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # The prefixes are printed below their pattern, so that the table fits into 80 columns.
+    # The prefixes have no column, so that the table fits into 80 columns.
     table = Table(title=_TITLE, box=box.SIMPLE_HEAD)
     table.add_column("pattern\n  and its prefixes", overflow="fold")
     table.add_column("dialect")

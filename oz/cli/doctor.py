@@ -14,14 +14,14 @@ from oz.cli.output import json_option, print_stderr, styled, write_json, write_l
 from oz.doctor import Check, Examination, examine
 from oz.escaping import printable
 
-_HELP = """Show the features of this installation, and a command for each missing one.
+_HELP = """Show the features of this installation, and a command that installs each missing feature.
 
-Checks Python, the packages of oz, pyzmq and libzmq with their build options (pgm, curve, ipc, draft), pyarrow,
-PySpark, Java, and limits of the system. "low" works, and may be too small for much traffic. The command changes
-nothing.
+The command checks Python, the packages of oz, pyzmq and libzmq with their build options (pgm, curve, ipc, draft),
+pyarrow, PySpark, Java, and limits of the system. A limit that is "low" may be too small for many messages or
+connections. The command changes nothing.
 
-Exits 0 if all required features are there, including those that --require names. Otherwise it exits 1, and
-prints the missing ones on stderr. Optional extras and limits do not count.
+If a required feature is missing, or a feature that --require names, the command prints its name on stderr and exits 1.
+Otherwise it exits 0. Other optional features and limits do not change the exit code.
 
 \b
 Examples:
@@ -66,7 +66,7 @@ def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None
 
 
 def _show(found: Examination) -> None:
-    """Write the findings. Notes are wrapped, but a command that can be pasted stays on one line."""
+    """Write the findings. Notes are wrapped. A command stays on one line, so that a user can paste it."""
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     width = max(map(len, found.names))
     for group, findings in groupby(found.findings, key=lambda item: item.group):

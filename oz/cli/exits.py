@@ -1,4 +1,4 @@
-"""End of a command: exit codes, one-line errors and the last output."""
+"""End of a command: exit codes, errors in one line, and the last output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flush_stdout() -> bool:
 
 
 def discard_stdout() -> None:
-    """Redirect stdout to /dev/null. Otherwise the interpreter would report the failed output again when it ends."""
+    """Redirect stdout to /dev/null. Otherwise Python would try the failed output again at its end, and report it."""
     with suppress(OSError, ValueError):  # the stdout of click's CliRunner has no descriptor
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -45,8 +45,7 @@ Exit codes:
     0  done; match: at least one subject matched
     1  failed; bench, demo: messages were lost; pub, replay: messages are unsent; config: a wrong value;
        doctor: a missing feature; match: no subject matched; request: the responder failed;
-       with keys: permissions or a peer refused;
-       translate: not exact
+       with keys: permissions or a peer refused the command; translate: the translation is not exact
     2  wrong usage, or a bad pattern, subject or endpoint
     3  pub, replay, trace: no subscriber; request, ping: no responder; peers, top: no node
     4  sub, request, ping: no message or answer within --timeout
@@ -64,10 +63,10 @@ _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 def closed_when_sent(
     ctx: click.Context, publisher: oz.Publisher | oz.Node, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Close a publisher or a node after a `with` block. Wait without a timeout until all messages are sent.
+    """Close a publisher or a node after a `with` block. Before that, wait until all messages are sent.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1. If a signal has
-    ended the block, or `is_stopped` returns True, the wait takes at most `STOP_SECONDS`.
+    ended the block, or if `is_stopped` returns True, the wait takes at most `STOP_SECONDS`.
     """
     try:
         yield
@@ -77,7 +76,7 @@ def closed_when_sent(
     finally:
         published = publisher.stats.published
         try:
-            # The returned number of unacknowledged messages is no failure, because they may have arrived.
+            # `close` returns the number of unacknowledged messages, which is ignored: they may have arrived.
             publisher.close(timeout=STOP_SECONDS if is_stopped() else None)
         except (KeyboardInterrupt, SystemExit):
             publisher.close(timeout=0)
@@ -90,7 +89,7 @@ def closed_when_sent(
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: the code for wrong usage, or the code for a failure."""
+    """Return the exit code for an error: USAGE or FAILED."""
     if isinstance(error, (oz.PatternError, oz.SubjectError)):
         return USAGE
     if isinstance(error, oz.ConfigurationError) and error.source == "argument":

@@ -31,14 +31,16 @@ from oz.subjects.explanation import is_delivered, regex_text
 
 _HELP = """Show the prefixes and the regex of each PATTERN.
 
-A publisher sends the messages that begin with one of the prefixes. The subscriber delivers those that the
-regex matches. Warnings name legal but unwise patterns: an empty prefix, more than 16 tokens, characters that
-are not ASCII. Into a pipe it writes "key: value" lines, with a blank line between patterns.
+With filtering by prefix, a publisher sends the messages that begin with one of the prefixes, and the subscriber
+delivers the messages that the regex matches. Warnings name patterns that are legal but have a disadvantage: an empty
+prefix, more than 16 tokens, or characters that are not ASCII. Into a pipe the command writes "key: value" lines, with a
+blank line between patterns.
 
-With --against it counts messages: those that pass the prefixes, those that match the pattern, and the
-difference, which cross the wire in vain. The subjects come from a file, one a line, from stdin (-), or from a
-running publisher (an endpoint) during --seconds. If the publisher does not grant all subjects to the key of
---security, only messages that match are counted; if it denies a PATTERN, the command ends with the rule.
+With --against it counts the messages that pass the prefixes, the messages that match the pattern, and the difference:
+messages that cross the wire and are dropped ("in vain"). The subjects come from a file with one subject in each line,
+from stdin (-), or from a running publisher (an endpoint) during --seconds. If the publisher does not grant all subjects
+to the key of --security, only messages that match are counted. If it denies a PATTERN, the command fails and prints the
+rule.
 
 \b
 Examples:
@@ -51,10 +53,9 @@ Examples:
 
 
 def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | None) -> str | None:
-    """Check that the source is stdin, a file or an endpoint."""
     if source is None or source == "-":
         return source
-    # A path may also be a pipe, such as the path that a shell makes of <(…).
+    # The path may name a pipe, such as the path that a shell creates for <(…).
     if "://" not in source and (Path(source).is_dir() or not Path(source).exists()):
         raise click.BadParameter(f"{source!r} is neither a file nor an endpoint such as tcp://127.0.0.1:5750")
     return source
@@ -62,12 +63,12 @@ def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | N
 
 @click.command(help=_HELP, short_help="Show the prefixes and the regex of a pattern.")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
-@dialect_option("patterns that name none")
+@dialect_option("patterns without a dialect name")
 @click.option(
     "--against",
     metavar="FILE|ENDPOINT",
     callback=_check_source,
-    help="Count matches of these subjects instead.",
+    help="Count the messages with these subjects that match.",
 )
 @click.option(
     "--seconds",
@@ -88,9 +89,8 @@ def explain(
     as_json: bool,
 ) -> None:
     """Explain patterns; `_HELP` is the text of `--help`."""
-    compiled = parse_all(
-        patterns, dialect, warn=against is not None
-    )  # Else the output below has the warnings.
+    # Without --against, the warnings are a part of the output.
+    compiled = parse_all(patterns, dialect, warn=against is not None)
     if against is not None:
         is_endpoint = "://" in against
         sample = _sample(compiled, against, seconds, security) if is_endpoint else _subjects_of(against)
@@ -147,7 +147,6 @@ _COUNTS = ("seen", "crossed", "matched", "in_vain")
 def _show_against(
     patterns: Sequence[oz.Pattern], source: str, subjects: Counter[bytes], *, as_json: bool
 ) -> None:
-    """Count the matches among the subjects, and write the counts as columns or as JSON."""
     if not subjects:
         raise click.ClickException(
             f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
@@ -174,7 +173,7 @@ def _show_against(
 
 
 def _count(pattern: oz.Pattern, subjects: Counter[bytes]) -> dict[str, int]:
-    """Return the numbers of messages for a pattern: all, sent over the wire, delivered, and filtered messages."""
+    """Return the numbers in `_COUNTS` for a pattern: all messages, sent, delivered, and dropped by the subscriber."""
     crossed = {subject: count for subject, count in subjects.items() if subject.startswith(pattern.prefixes)}
     matched = sum(count for subject, count in crossed.items() if is_delivered(pattern, subject))
     on_wire = sum(crossed.values())
@@ -189,7 +188,10 @@ def _subjects_of(source: str) -> Iterator[bytes]:
 def _sample(
     patterns: Sequence[oz.Pattern], endpoint: str, seconds: float, security: str | None
 ) -> Iterator[bytes]:
-    """Yield the subjects that a publisher sends in `seconds`; only matching subjects if the publisher denies others."""
+    """Yield the subjects that a publisher sends in `seconds`.
+
+    If the publisher denies some subjects to this key, yield only the subjects that match.
+    """
     with oz.Subscriber(endpoint, security=read_security(security)) as sub:
         every = sub.subscribe(b"")
         ctx = click.get_current_context()

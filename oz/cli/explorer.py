@@ -18,17 +18,17 @@ DEFAULT_ADDRESS = "127.0.0.1:8460"
 
 _HELP = f"""Serve a page that shows the bus live: subjects, payloads, nodes and queue groups.
 
-Joins the bus as a node, and subscribes to --pattern. Publishers never wait for this subscription. The page has a tree
-of the subjects with rates, the last payload of a subject, a box that explains a pattern while you type it, and a graph
-of the nodes with pending messages and losses. The page loads nothing from other hosts.
+The command joins the bus as a node, and subscribes to --pattern. Publishers never wait for this subscription. The page
+has a tree of the subjects with rates, the last payload of a subject, a box that explains a pattern while you type it,
+and a graph of the nodes with pending messages and losses. The page loads nothing from other hosts.
 
-The explorer samples: it keeps at most 100,000 subjects, measures rates once a second, and shows the busiest 50 entries
-of a branch. The page shows what is left out.
+The explorer keeps at most 100,000 subjects, measures rates once a second, and shows the busiest 50 entries of a branch.
+The page shows how many subjects and entries are left out.
 
-The page has no login. Whoever reaches --listen reads what the key of this node may read. Listen on other than local
-addresses only in a network that you trust. Requests of other sites are rejected.
+The page has no login. Every user who can connect to --listen can read all messages that this node may read. Therefore
+listen on an address that other hosts can reach only in a network that you trust. Requests of other sites are rejected.
 
-\\b
+\b
 Examples:
   oz explorer
   oz explorer --bus trading --pattern 'md.>' --pattern 'order.>'
@@ -59,7 +59,7 @@ def explorer(
     **joining: Any,
 ) -> None:
     """Serve the page; `_HELP` is the text of `--help`."""
-    # This import fails if the extra `explorer` is not installed.
+    # Imported here, because the import fails if the extra `explorer` is not installed.
     from oz.explorer.access import is_local
     from oz.explorer.server import Server
     from oz.explorer.view import BusView

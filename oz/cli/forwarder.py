@@ -1,4 +1,4 @@
-"""`oz forwarder`: connects publishers with subscribers, or buses, that cannot reach each other."""
+"""`oz forwarder`: it passes messages between buses, or between publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from oz.services.bridge import Forwarder
     from oz.services.proxy import Proxy
 
-_HELP = """Pass messages between buses, or between publishers and subscribers that do not reach each other.
+_HELP = """Pass messages between buses, or between publishers and subscribers that cannot connect to each other.
 
-With --leg for each bus it has a node on every bus. It subscribes on each bus to the patterns of the other
-buses, and passes on messages, requests and replies. Nodes need no setting for it. A leg is a list of KEY=VALUE
-with commas between: bus, connect (a node or a name server), bind, advertise, directory, name, lost_after,
-high_water_mark, security (a file as for --security), and allow, a pattern of the messages that may enter the
-bus. Without connect a leg finds the nodes of this host. Two forwarders may join the same buses: subscribers get
-each message once, and one goes on when the other one ends.
+With one --leg for each bus, the forwarder joins every bus as a node. It subscribes on each bus to the patterns of the
+other buses, and passes on messages, requests and replies. The nodes need no setting. A leg is a list of KEY=VALUE,
+separated by commas: bus, connect (a node or a name server), bind, advertise, directory, name, lost_after,
+high_water_mark, security (a file as for --security), and allow (a pattern of messages that may enter the bus). Without
+connect, a leg finds the nodes of this host. Two forwarders may join the same buses. Subscribers then get each message
+once, and if one forwarder ends, the other forwarder continues.
 
 With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy, which filters by prefix. Publishers
-connect to --frontend, subscribers to --backend, over tcp or ipc. --connect is for publishers that bind, and for
-the backends of other forwarders.
+connect to --frontend, and subscribers connect to --backend, over tcp or ipc. --connect is for publishers that bind,
+and for the backends of other forwarders.
 
-It prints one line when it is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
+The command prints one line when it is ready. At Ctrl-C or SIGTERM it prints its counts and exits 0.
 
 \b
 Examples:
@@ -57,13 +57,13 @@ _ONE: dict[str, Callable[[str], Any]] = {
     "high_water_mark": int,
     "security": str,
 }
-"""Options of a leg, which is one side of the forwarder: the repeatable options and the other options."""
+"""Keys of a leg, which is one side of the forwarder. The keys in `_SEVERAL` may be repeated."""
 
 _TABLE = "forwarder"
 
 
 def parse_leg(text: str) -> dict[str, Any]:
-    """Return the keys and values in the text of an option `--leg`.
+    """Parse the text of an option `--leg`.
 
     Raises:
         click.BadParameter: a key or a value is wrong.
@@ -89,7 +89,7 @@ def parse_leg(text: str) -> dict[str, Any]:
 
 
 def read_legs(path: Path) -> list[dict[str, Any]]:
-    """Read the legs from a file. A table `[[forwarder.leg]]` is a leg, and the table `[limits]` applies to all legs.
+    """Read the legs from a file. Each table `[[forwarder.leg]]` is a leg. The table `[limits]` applies to all legs.
 
     Raises:
         click.BadParameter: the file cannot be read, or a key or a value is wrong.
@@ -130,16 +130,16 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     multiple=True,
     metavar="KEY=VALUE,…",
     callback=_parsed,
-    help="A bus to join; twice or more.",
+    help="A bus to join; to be given at least twice.",
 )
 @click.option(
     "--config",
     "read",
     type=PathName(path_type=Path),
     callback=_read,
-    help="A TOML file with a table [[forwarder.leg]] for each bus, and [limits] for all if need be.",
+    help="A TOML file with a table [[forwarder.leg]] for each bus, and optionally [limits] for all legs.",
 )
-@click.option("--name", help="The name of its nodes.  [default: forwarder and its process id]")
+@click.option("--name", help="The name of the forwarder's nodes.  [default: forwarder and its process id]")
 @security_option
 @endpoints_option("--frontend", "The endpoint for publishers; may be repeated.")
 @endpoints_option("--backend", "The endpoint for subscribers; may be repeated.")
@@ -195,7 +195,7 @@ def forwarder(
 
 
 def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
-    """Return the leg with the keys of the file that its setting `security` names."""
+    """Return the leg with an `oz.Security` in place of the file that its setting `security` names."""
     file = leg.get("security")
     return leg if file is None else {**leg, "security": oz.Security.from_file(file)}
 

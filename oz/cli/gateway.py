@@ -1,4 +1,4 @@
-"""`oz gateway`: multicast for local applications, in separate processes."""
+"""`oz gateway`: it passes messages between multicast and local applications."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ if TYPE_CHECKING:
 
 _HELP = """Pass messages between multicast and local applications, with the multicast sockets in separate processes.
 
-Applications subscribe at --bind and publish at --bind-publishers, over ipc or tcp. They need no PGM. --receive
-is the multicast that they get. --send multicasts their messages, through one publisher and one UDP port. A
-multicast process that ends or does not answer is started again. Applications stay connected, and every lost
-message is reported as a gap at both ends. The two directions need different ports.
+Applications subscribe at --bind and publish at --bind-publishers, over ipc or tcp. They need no PGM. They receive the
+messages of the multicast endpoints --receive. Their own messages are sent to the multicast endpoint --send, through one
+publisher. --receive and --send need different ports. A multicast process that ends or does not answer is started again.
+Applications stay connected meanwhile, and subscribers on both sides get a gap for lost messages.
 
-It prints one line when it is ready, and one for each process that ends. Ctrl-C and SIGTERM end it: it prints
+The command prints one line when it is ready, and one line for each process that ends. At Ctrl-C or SIGTERM it prints
 its counts and exits 0. It exits 1 if a multicast process cannot start.
 
 \b
 Examples:
   oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed
   oz gateway --send 'epgm://192.0.2.7;239.192.1.1:5556' --bind-publishers ipc:///run/oz/out
-  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed --bind
-  tcp://192.0.2.7:5751
+  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' -b ipc:///run/oz/feed -b tcp://192.0.2.7:5751
 """
 
 _MULTICAST = (
-    ("--rate-kbps", Whole(), "N", "Multicast rate at most, in kilobits a second; see `oz multicast plan`."),
+    ("--rate-kbps", Whole(), "N", "Maximum multicast rate, in kilobits a second; see `oz multicast plan`."),
     (
         "--recovery",
         Number(),
         "SECONDS",
-        "Seconds for which sent messages are kept for receivers that ask again.",
+        "Seconds for which sent messages are kept, so that receivers can request them again.",
     ),
-    ("--hops", Whole(), "N", "Routers that the packets pass at most."),
-    ("--mtu", Whole(), "BYTES", "The largest packet; equal for all members of a multicast group."),
-    ("--stale-after", Number(), "SECONDS", "Seconds of silence after which it reconnects."),
+    ("--hops", Whole(), "N", "Maximum number of routers that a packet passes."),
+    ("--mtu", Whole(), "BYTES", "The largest packet; the same for all members of a multicast group."),
+    ("--stale-after", Number(), "SECONDS", "Seconds without a message after which it connects again."),
 )
-"""Options that are fields of `oz.Multicast`, each with its name, type, metavar and help text."""
+"""Options for the fields of `oz.Multicast`: name, type, metavar and help text of each option."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -61,7 +60,7 @@ def _multicast_options(command: _F) -> _F:
 
 @click.command(help=_HELP, short_help="Pass multicast to local applications and back.")
 @click.option("--receive", multiple=True, metavar="ENDPOINT", help="Multicast to receive; may be repeated.")
-@click.option("--send", metavar="ENDPOINT", help="The endpoint to multicast messages of applications on.")
+@click.option("--send", metavar="ENDPOINT", help="The multicast endpoint for messages of applications.")
 @endpoints_option("--bind", "The endpoint where applications subscribe; may be repeated.")
 @endpoints_option("--bind-publishers", "The endpoint where applications publish; may be repeated.")
 @endpoints_option("--connect", "A publisher that binds; may be repeated.")
@@ -87,7 +86,7 @@ def gateway(
     **multicast: Any,
 ) -> None:
     """Run a gateway; `_HELP` is the text of `--help`."""
-    # Only this command needs the module, its threads and its processes.
+    # Imported here, because only this command needs the module.
     from oz.services.gateway import Gateway
 
     def state(running: Gateway) -> str | None:

@@ -1,4 +1,4 @@
-"""Groups of commands: import at the first use, and exit codes."""
+"""Groups of commands. They import the module of a command when it is used, and end with exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LazyGroup(click.Group):
         Args:
             args: positional arguments of `click.Group`.
             package: package that contains the modules. A module has the name of its command.
-            sections: names of the commands in each section of `--help`, by the heading of the section.
+            sections: dict from the heading of each section of `--help` to the names of its commands.
             extra: keyword arguments of `click.Group`.
         """
         super().__init__(*args, **extra)
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
                 )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with a name; None if there is no such command."""
+        """Return the command with a name; None if no command has the name."""
         if cmd_name not in self._names:
             return None
         command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
@@ -63,12 +63,12 @@ class LazyGroup(click.Group):
 
 
 class TidyGroup(LazyGroup):
-    """A group whose commands end with an exit code and at most one line on stderr."""
+    """A group whose commands report an error as one line on stderr, and end with an exit code."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run the program and exit. An error of stdin, stdout or stderr is reported in one line, as other errors."""
+        """Run the program and exit. An error of stdin, stdout or stderr is also reported as one line."""
         extra["prog_name"] = prog_name
         if not extra.get("standalone_mode", True):
             return super().main(args, **extra)
@@ -83,7 +83,6 @@ class TidyGroup(LazyGroup):
         sys.exit(code)
 
     def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
-        """Run the program, and return its exit code."""
         try:
             code = super().main(args, **extra)
         except click.ClickException as error:
@@ -99,7 +98,7 @@ class TidyGroup(LazyGroup):
         return code if isinstance(code, int) else 0
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the arguments. Here `--help` and `--version` write their output, possibly to a closed pipe."""
+        """Parse the arguments. `--help` and `--version` write their output in this step, possibly to a closed pipe."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:

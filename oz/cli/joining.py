@@ -1,4 +1,4 @@
-"""Functions for commands that join a bus: their options, the ready line, and the end."""
+"""Functions for commands that join a bus: options, the node, and the ready line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oz.configuration import resolve
 from oz.escaping import printable
 
 READY_SECONDS = 5.0
-"""Maximum time in seconds for which a command waits for answers of peers before it prints the ready line."""
+"""Maximum seconds for which a command waits for answers of peers before it prints the ready line."""
 
 SETTINGS = ("bus", "connect", "bind", "directory", "name")
 
@@ -27,7 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def joining_options(command: _F) -> _F:
     """Add the options of a command that always joins a bus. `joined` reads the options."""
-    bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
+    bus = click.option("--bus", metavar="NAME", help="The bus.  [default: the configured bus, or `default`]")
     bind = click.option(
         "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
@@ -43,16 +43,16 @@ def bus_options(command: _F) -> _F:
     bus = click.option(
         "--bus",
         metavar="NAME",
-        help="Join this bus as a node. The bus of an unconfigured node is `default`. --connect is then a node or "
-        "a name server, --bind the endpoint for nodes of other hosts.",
+        help="Join this bus as a node. Without a configuration, nodes have the bus `default`. With --bus, --connect "
+        "names a node or a name server, and --bind is the endpoint for nodes of other hosts.",
     )
-    return _offer(command, bus, *_shared(" Joins a bus: that of --bus, or else the configured one."))
+    return _offer(command, bus, *_shared(" Joins the bus of --bus, or otherwise the configured bus."))
 
 
 def _shared(note: str) -> list[Callable[[Any], Any]]:
     return [
         click.option(
-            "--directory", metavar="DIR", help=f"The directory in which nodes of this host meet.{note}"
+            "--directory", metavar="DIR", help=f"Directory in which nodes of this host find each other.{note}"
         ),
         click.option("--name", metavar="NAME", help=f"The name of this node.{note}"),
     ]
@@ -77,16 +77,16 @@ def joined(
     node_options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Iterator[oz.Node]:
-    """Join a bus for a `with` block, and leave it at the end, also on Ctrl-C and SIGTERM.
+    """Join a bus for a `with` block. Leave the bus at the end of the block, and at Ctrl-C and SIGTERM.
 
     Args:
         ctx: context of the command. Log records of the node are printed as warnings of the command.
-        given: options of the command by name.
-        node_options: values for fields of `oz.NodeOptions`.
+        given: dict from names of the command's options to their values.
+        node_options: dict from names of fields of `oz.NodeOptions` to their values.
         arguments: further arguments of `oz.Node`.
 
     Raises:
-        OzError: the errors of `oz.Node` apply.
+        OzError: the node cannot be created; see `oz.Node`.
     """
     settings = _settings(given)
     settings["name"] = resolve(**settings).name or f"oz-{ctx.info_name}-{os.getpid()}"
@@ -113,7 +113,7 @@ def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECOND
 
 
 def print_key_hints(ctx: click.Context, node: oz.Node) -> None:
-    """Print hints about peers that may be missing because of keys. Each hint is printed once."""
+    """Print hints about peers that may be missing because of wrong keys. Each hint is printed only once."""
     printed = ctx.meta.setdefault(_HINTS, set())
     for hint in node._node.readiness.key_hints():
         if hint not in printed:
@@ -131,7 +131,7 @@ def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
 
 
 def node_ready_line(node: oz.Node, *, is_whole: bool) -> str:
-    """Return the line that reports name, bus, endpoints and peers of a node."""
+    """Return the line that reports a ready node with its name, bus, endpoints and number of peers."""
     count = len(node.peers)
     bound = "".join(
         f", bound to {endpoint}" for endpoint in node.endpoints if not endpoint.startswith("ipc://")

@@ -1,4 +1,4 @@
-"""`oz journal`: describe, check and repair a journal, and export records from it."""
+"""`oz journal`: describe, check and repair a journal, and export records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
 _HELP = """Describe, check and repair a journal, and export records from it.
 
 A journal is a directory that `oz record` or oz.journal.Writer writes. All commands except repair work while
-a writer appends. Needs the extra ozmq[journal].
+a writer appends. They need the extra ozmq[journal].
 
 \b
 Examples:
@@ -69,10 +69,10 @@ def ls(directory: Path, as_json: bool) -> None:
 @_JSON
 @quiet_option
 def info(directory: Path, as_json: bool) -> None:
-    """Print the number and time range of the records, and the losses.
+    """Print the number of records, the times of the first and last record, and the losses.
 
-    Lost messages never reached the recorder. A gap of unknown size is a time in which nothing was recorded,
-    or a loss that the publisher could not count. Missing records were in the journal and are lost.
+    "lost" counts messages that never reached the recorder. "missing" counts records of the journal that are lost. A gap
+    of unknown size is a time in which nothing was recorded, or a loss that the publisher could not count.
     """
     found = _open(directory)
     segments = found.segments
@@ -93,7 +93,6 @@ def info(directory: Path, as_json: bool) -> None:
 
 
 def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
-    """Count messages and losses, and find the times of the first and the last message."""
     import pyarrow.compute as pc
 
     from oz.journal import GAP
@@ -142,7 +141,7 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
 @_JSON
 @quiet_option
 def repair(directory: Path, as_json: bool) -> None:
-    """Repair the faults that verify finds; no writer may have the journal.
+    """Repair the faults that verify finds. No writer may have opened the journal.
 
     Intact records keep their offsets, and lost records become gaps. A damaged file stays in the directory,
     with the suffix .damaged.
@@ -155,7 +154,7 @@ def repair(directory: Path, as_json: bool) -> None:
 
 @contextmanager
 def _working(text: str, found: Journal) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar of the checked bytes; yield the function that updates the bar."""
+    """Show a progress bar of the checked bytes; yield the function that updates the bar, or None without a bar."""
     with progress_bar(text, sum(segment.bytes for segment in found.segments)) as update:
         yield None if update is None else lambda done, _: update(done, text)
 

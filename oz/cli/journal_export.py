@@ -28,11 +28,11 @@ if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
-The end of the name of FILE selects the format: .parquet, .csv or .jsonl. Standard output gets jsonl, a JSON object a
-line.
+The end of the name of FILE selects the format: .parquet, .csv or .jsonl. Standard output gets jsonl, one JSON object in
+each line.
 
-Gap records are written too, with kind 1, for each --pattern. If subject, payload, reply_to or headers are not
-UTF-8, jsonl and csv have them in base64, under the name with the suffix _base64.
+Gap records, with kind 1, are written with any --pattern. If subject, payload, reply_to or headers are not UTF-8, jsonl
+and csv write the value in base64, under the name with the suffix _base64.
 
 {RANGES}
 
@@ -79,7 +79,7 @@ def export(
 
 @contextmanager
 def _output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing. A regular file gets its name only when it is complete."""
+    """Open a file for writing. A regular file gets its name when it is complete."""
     if path.exists() and not path.is_file():  # a pipe or a device
         with path.open("wb") as out:
             yield out
@@ -99,7 +99,6 @@ def _output(path: Path) -> Iterator[BinaryIO]:
 def _counted(
     journal: Journal, start: Any, end: Any, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and show a progress bar of their records."""
     first, last = span_of(journal, start, end)
     with progress_bar("exporting", last - first) as update:
         for batch in batches:
@@ -119,14 +118,12 @@ def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
 
 
 def _write_lines(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write the records as JSON objects without nulls, one object in each line."""
     for batch in batches:
         to.write("".join(f"{json_text(_as_data(row))}\n" for row in batch.to_pylist()).encode())
     to.flush()
 
 
 def _write_csv(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write a header, and the records as rows of CSV."""
     text = io.TextIOWrapper(to, "utf-8", newline="")
     rows = csv.DictWriter(text, _CSV_FIELDS, lineterminator="\n")
     rows.writeheader()
@@ -139,7 +136,7 @@ _WRITERS = {"": _write_lines, ".jsonl": _write_lines, ".csv": _write_csv, ".parq
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as values of JSON, without nulls."""
+    """Return a record as a dict of JSON values, without nulls."""
     data = {name: row[name] for name in _FIELDS}
     data["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%S.%fZ}"
     data["origin"] = row["origin"] and row["origin"].hex()

@@ -14,7 +14,7 @@ _FIELDS = ("subject", "payload", "headers", "more")
 
 
 class JsonMessage(NamedTuple):
-    """Message that one line describes."""
+    """Message from one line."""
 
     subject: bytes
     payload: bytes
@@ -25,7 +25,8 @@ def read_json_line(line: bytes) -> JsonMessage:
     """Return the message of a line.
 
     Raises:
-        BadPayload: the line is not an object with these fields, or the message has several payload frames.
+        BadPayload: the line is not a JSON object with the fields of `JsonMessage`, or the message has several payload
+            frames.
     """
     try:
         found = json.loads(line)
@@ -46,7 +47,7 @@ def read_json_line(line: bytes) -> JsonMessage:
 
 
 def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields, with the decoded bytes of a field `NAME_base64` under the name `NAME`."""
+    """Return the fields, with a field `NAME` of decoded bytes in place of each field `NAME_base64`."""
     decoded = {}
     for name, value in fields.items():
         if name.endswith(_SUFFIX):

@@ -26,13 +26,13 @@ from oz.transport.certificates import (
 
 _HELP = """Create, show and trust CURVE keys, which ZeroMQ uses for encryption and authentication.
 
-A name has two files. NAME.key is public. NAME.key_secret is secret, must stay on its host, and only its owner may
-read it. pyzmq and czmq read both.
+A key pair has two files. NAME.key is public. NAME.key_secret is secret, must stay on its host, and only its owner may
+read it. pyzmq and czmq can read both files.
 
 \b
   oz keys new desk
   oz keys export desk > desk.key         # copy this file to the other hosts
-  oz keys trust desk.key --in trusted    # and there: add it to the trusted keys
+  oz keys trust desk.key --in trusted    # on the other hosts: trust the key
 """
 
 _NEW_HELP = """Create a key pair, and write NAME.key and NAME.key_secret. Existing files are not replaced.
@@ -42,14 +42,14 @@ The directory is created if it does not exist. Other users must not have access 
 
 _SHOW_HELP = """Print the public keys of names or files, or of all names in the directory.
 
-The table shows which names have a secret key, but no secret key. It is an error if other users can read a secret
-key.
+The table shows whether a name has a secret key. It does not show the secret key. It is an error if other users can read
+a secret key.
 """
 
 _TRUST_HELP = """Add a public key to a directory of trusted keys.
 
-KEY is a certificate, or the 40 characters of a public key, which needs --name. A key that the
-directory has under another name is refused.
+KEY is the file of a certificate, or the 40 characters of a public key. A public key needs --name. A key that is in the
+directory already, under any name, is refused.
 """
 
 _EXPORT_HELP = """Print the public certificate of NAME."""

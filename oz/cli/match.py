@@ -15,8 +15,8 @@ from oz.escaping import json_text
 
 _HELP = """Print each SUBJECT that PATTERN matches.
 
-Without a SUBJECT, or with -, subjects come from stdin, one a line. As with grep, the exit code is 0 if a
-subject matched, 1 if none matched, and 2 if the pattern is wrong.
+Without a SUBJECT, or with -, stdin has one subject in each line. As with grep, the exit code is 0 if a
+subject matched, 1 if no subject matched, and 2 if the pattern is wrong.
 
 \b
 Examples:
@@ -29,7 +29,7 @@ Examples:
 @click.command(help=_HELP)
 @click.argument("pattern")
 @click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
-@dialect_option("the pattern when it names none")
+@dialect_option("the pattern, if it has no dialect name")
 @json_option("Write one JSON object a line.")
 @click.pass_context
 def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: str, as_json: bool) -> None:

@@ -19,10 +19,11 @@ DEFAULT_ADDRESS = "127.0.0.1:9464"
 
 _HELP = f"""Serve the metrics of all nodes of the bus to Prometheus.
 
-Joins the bus as a node. Each GET of /metrics asks all nodes for their statistics, and returns them in the text format
-of Prometheus. /healthz returns 200 while the node of this command attends to its links. The nodes need no option.
+The command joins the bus as a node. At each GET of /metrics it requests the statistics of all nodes, and returns them
+in the text format of Prometheus. GET of /healthz returns 200 while the node of this command works. The other nodes need
+no option.
 
-Without --listen it prints the metrics once and exits.
+Without --listen the command prints the metrics once and exits.
 
 \b
 Examples:
@@ -61,7 +62,7 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 
 
 def bus_metrics(node: oz.Node, timeout: float) -> str:
-    """Return the metrics of all peers of a node as text, with the number of peers that did not answer."""
+    """Return the metrics of all peers of a node as text, including the number of peers that did not answer."""
     sample = take_sample(node, timeout)
     text, missing = "Peers that did not answer in time.", len(sample.unanswered)
     own = Family("oz_nodes_unanswered", GAUGE, text, {(("bus", node.bus),): missing})

@@ -1,4 +1,4 @@
-"""`oz multicast plan`: values for `oz.Multicast` under a load, and requirements for the network."""
+"""`oz multicast plan`: values of `oz.Multicast` for a load, and requirements for the network."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Examples:
 
 _PLAN_HELP = """Compute rate_kbps and recovery for a load, and their cost.
 
-The window of PGM counts packets, not seconds. rate_kbps must be the same on both sides, and includes the
-headers. Above one packet a millisecond, libpgm on a busy machine sends less than the rate. The command prints
-the oz.Multicast(...) for publishers and subscribers, with its memory and bandwidth. It also prints which
-outages are repaired, the effect of longer outages, and the storm control of switches.
+The command prints the oz.Multicast(...) for publishers and subscribers, with its memory and bandwidth. It also prints
+how long an outage may be so that PGM repairs it, the effect of longer outages, and a limit for the storm control of
+switches. PGM keeps a window of packets, and not of seconds. rate_kbps includes the headers, and must be the same on
+both sides. Above one packet in a millisecond, libpgm on a busy machine sends less than rate_kbps.
 
 \b
 Examples:

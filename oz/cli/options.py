@@ -18,16 +18,16 @@ from oz.subjects.pattern import compile_with_default
 from oz.subscriber.checks import FILTERINGS
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
-"""Endpoint of `oz pub` and `oz sub` without endpoint options; only this machine can connect."""
+"""Endpoint of `oz pub` and `oz sub` without endpoint options. Only this machine can connect to it."""
 
 SOCKET_READY_SECONDS = 1.0
-"""Seconds for which a command waits for answers of the peers of its socket, before it reports missing peers."""
+"""Seconds for which a command waits until the peers of its socket answer. Then it reports peers without an answer."""
 
 DELIVERY = ("group", "overflow", "last_value")
 """Names of the options of `delivery_options` that are also arguments of `subscribe`."""
 
 MAX_SECONDS = 1e9
-"""Maximum of an option that is a time, in seconds: 31 years. Longer times would overflow clocks."""
+"""Maximum of an option that is a time, in seconds: 31 years. With a longer time, clocks would overflow."""
 
 MAX_TIMES = 1_000_000_000_000
 """Maximum of an option that is a count."""
@@ -36,7 +36,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
-    """Number in a range. The value nan is rejected, because comparisons with nan are always false."""
+    """Type of an option that is a number in a range. NaN is rejected, which the range of click would accept."""
 
     def __init__(self, minimum: float = 0.0, maximum: float = MAX_SECONDS, *, above: bool = False) -> None:
         """Create a type for numbers from `minimum` to `maximum`. With `above`, `minimum` itself is excluded."""
@@ -49,7 +49,6 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
     def _describe_range(self) -> str:
-        """Return the range for the text of `--help`, without the bound `MAX_SECONDS`."""
         text = super()._describe_range()
         return text if self.max != MAX_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
@@ -58,7 +57,7 @@ _EMPTY_PATH = "the path is empty; is a variable of the shell unset? Write . for 
 
 
 class PathName(click.Path):
-    """Path. An empty path is rejected, because it usually comes from an unset variable of the shell."""
+    """Type of an option that is a path. An empty path is rejected: it usually comes from an unset shell variable."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or fail."""
@@ -68,11 +67,11 @@ class PathName(click.Path):
 
 
 TEXT_OF_PLACE = PathName(readable=False)
-"""Type of an option that is a path or a URI, and not empty."""
+"""Type of an option that is a path or a URI."""
 
 
 class Whole(click.IntRange):
-    """Whole number in a range."""
+    """Type of an option that is a whole number in a range."""
 
     def __init__(self, minimum: int = 0, maximum: int = MAX_TIMES) -> None:
         """Create a type for numbers from `minimum` to `maximum`."""
@@ -83,7 +82,7 @@ class Whole(click.IntRange):
 
 
 def dialect_option(of_what: str) -> Callable[[_F], _F]:
-    """Add `--dialect`. The text `of_what` completes the help of the option: "The dialect of …"."""
+    """Add `--dialect`. The help of the option is "The dialect of", continued by `of_what`."""
     return click.option(
         "--dialect",
         type=click.Choice(oz.DIALECTS),
@@ -94,7 +93,7 @@ def dialect_option(of_what: str) -> Callable[[_F], _F]:
 
 
 def endpoint_options(default: str) -> Callable[[_F], _F]:
-    """Add `--bind` and `--connect`. `default` is the name of the option that has a default endpoint."""
+    """Add `--bind` and `--connect`. The option with the name `default` has a default endpoint."""
 
     def offer(command: _F) -> _F:
         for name in ("--connect", "--bind"):
@@ -117,19 +116,19 @@ def security_option(command: _F) -> _F:
 
 
 def security_path_option(command: _F) -> _F:
-    """Add `--security`. The command gets the path or None, and calls `read_security` only if it needs keys."""
+    """Add `--security`. The command gets the path or None, so that it can call `read_security` only if necessary."""
     return click.option("--security", metavar="FILE", help=_SECURITY_HELP)(command)
 
 
 _SECURITY_HELP = (
-    "A TOML file with a table [security]: the own key, and the trusted keys.  "
+    "A TOML file with a table [security]: the key of this command, and the trusted keys.  "
     "[default: OZ_SECURITY, or the configuration file]"
 )
 
 
 def read_security(path: str | None) -> oz.Security | None:
-    """Return the keys of a file or, if `path` is None, of the configuration; None without keys."""
-    from oz.transport.security import resolve_security  # Most commands need no sockets.
+    """Return the keys in a file, or in the configuration if `path` is None; None without keys."""
+    from oz.transport.security import resolve_security  # imported here, because most commands need no sockets
 
     return resolve_security() if path is None else oz.Security.from_file(path)
 
@@ -138,7 +137,7 @@ _SHORT = {"--connect": ("-c",), "--bind": ("-b",)}
 
 
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Add an option for endpoints. The option may be repeated."""
+    """Add an option for endpoints, which may be repeated."""
     names = (*_SHORT.get(name, ()), name)
     return click.option(*names, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
@@ -149,8 +148,8 @@ def filtering_option(command: _F) -> _F:
         "--filtering",
         type=click.Choice(FILTERINGS),
         default="auto",
-        help="Side that filters: the oz publisher, ZeroMQ by prefix, or auto: the publisher if it is one of oz.  "
-        "[default: auto]",
+        help="Side that filters: the oz publisher, or ZeroMQ by prefix. auto means an oz publisher filters, and ZeroMQ "
+        "filters for other publishers.  [default: auto]",
     )(command)
 
 
@@ -160,7 +159,7 @@ def group_option(text: str) -> Callable[[_F], _F]:
 
 
 def separator_option(of_what: str) -> Callable[[_F], _F]:
-    """Add `--separator`. The text `of_what` completes the help of the option: "Text between …"."""
+    """Add `--separator`. The help of the option is "Text between", continued by `of_what`."""
     return click.option(
         "--separator",
         default=".",
@@ -177,25 +176,25 @@ def _check_separator(_ctx: click.Context, _option: click.Parameter, text: str) -
 
 
 def delivery_options(command: _F) -> _F:
-    """Add the options of a subscription. `delivery_arguments` reads the options."""
+    """Add the options of a subscription. `delivery_arguments` converts them to arguments."""
     options = (
         group_option("Each message goes to one of the subscribers of this group."),
         click.option(
             "--policy",
             type=click.Choice(POLICIES),
-            help="Selection of the member of the group: in turn, the same for each subject or key, or the one that "
-            "joined first.  [default: round_robin]",
+            help="Member of the group that gets a message: each member in turn, the same member for each subject or "
+            "key, or the member that joined first.  [default: round_robin]",
         ),
         click.option(
             "--overflow",
             type=click.Choice(OVERFLOWS),
-            help="For a subscriber that is too slow: keep only the newest message of each subject, or drop the "
+            help="If this subscriber is too slow: keep only the newest message of each subject, or drop the "
             "oldest or the newest messages.  [default: keep all]",
         ),
         click.option(
             "--last-value",
             is_flag=True,
-            help="Begin with the newest message of each subject that the publisher keeps.",
+            help="Begin with the newest message of each subject, if the publisher keeps it.",
         ),
     )
     for option in reversed(options):
@@ -225,10 +224,11 @@ def ready_line(
     """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        endpoint: bound endpoint of the socket, with the port number in place of `*`; None if none is bound.
+        endpoint: endpoint that the socket has bound last, with the port number in place of `*`; None if the socket has
+            bound no endpoint.
         bind: endpoints that the command has bound.
         connect: endpoints to which the command has connected.
-        have_answered: whether the peers at these endpoints have answered.
+        have_answered: whether the peers at the endpoints in `connect` have answered.
     """
     bound = [f"bound to {item}" for item in (*bind[:-1], endpoint)] if bind else []
     connects = "connected" if have_answered else "connecting"
@@ -236,12 +236,12 @@ def ready_line(
 
 
 def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:
-    """Compile patterns of the command line, which may contain any bytes.
+    """Compile patterns of the command line.
 
     Args:
-        specs: the patterns. Each may begin with the name of its dialect.
-        dialect: dialect of the patterns that do not name their dialect.
-        warn: whether to print a warning if a pattern that does not name its dialect has a wildcard of another dialect.
+        specs: the patterns. A pattern may begin with the name of its dialect and a colon.
+        dialect: dialect of a pattern that names no dialect.
+        warn: whether to print a warning if a pattern names no dialect, and has a wildcard of another dialect.
 
     Raises:
         PatternError: a dialect does not allow a pattern.
@@ -258,6 +258,5 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
 
 def _warn_of_misspelled(spec: str) -> None:
-    """Print a warning if the text before the first colon is a misspelled dialect."""
     if (advice := misspelled_dialect(spec)) is not None:
         warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)

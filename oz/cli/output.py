@@ -1,4 +1,4 @@
-"""Output of commands: lines for pipes, a console for terminals, and messages on stderr."""
+"""Output of commands: lines and JSON on stdout, a console for terminals, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ def is_terminal() -> bool:
 
 
 def styled(text: str, **style: Any) -> str:
-    """Return a text with the style of `click.style`, if stdout is a terminal with colours. See https://no-color.org."""
+    """Return a text with a style of `click.style` if stdout is a terminal with colours, otherwise the plain text."""
+    # NO_COLOR: see https://no-color.org.
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal():
         return text
     return click.style(text, **style)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console without markup, because patterns contain brackets."""
+    """Return a rich console that interprets no markup, because brackets in patterns would be markup."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -48,7 +49,7 @@ def write_line(line: str | bytes) -> None:
         BrokenPipeError: the reader of stdout has closed its end.
     """
     out = sys.stdout.buffer
-    # The name of a file may not be UTF-8. Its surrogates become backslash escapes, also in JSON.
+    # A file name that is not UTF-8 has surrogates. They become backslash escapes.
     out.write((line.encode(errors="backslashreplace") if isinstance(line, str) else line) + b"\n")
     out.flush()
 
@@ -59,9 +60,9 @@ def write_json(value: Any) -> None:
 
 
 def json_field(name: str, value: str | bytes) -> dict[str, str]:
-    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8.
+    """Return `{name: text}`; or `{name_base64: …}` if the value is not UTF-8.
 
-    A text may contain such bytes as surrogate escapes.
+    A text is not UTF-8 if it has surrogate escapes.
     """
     raw = raw_text(value) if isinstance(value, str) else value
     try:
@@ -79,11 +80,11 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def print_stderr(ctx: click.Context, line: str) -> None:
-    """Print one line on stderr, after the name of the command. A full stderr is ignored.
+    """Print the name of the command and a line on stderr. An error of stderr is ignored.
 
     The line is escaped, because it may contain text of peers.
     """
-    # In the context of a group, the name of the command is in `invoked_subcommand`.
+    # In the context of a group, `command_path` is the group, and `invoked_subcommand` is the command.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     with suppress(OSError):
         click.echo(printable(f"{name}: {line}"), err=True)
@@ -98,14 +99,14 @@ _QUIET = "oz.cli.quiet"
 
 
 def quiet_option(command: _F) -> _F:
-    """Add `-q` and `--quiet`, which `print_status` reads."""
+    """Add `-q` and `--quiet`, with which `print_status` prints nothing."""
     return click.option(
         "-q",
         "--quiet",
         is_flag=True,
         expose_value=False,
         callback=_set_quiet,
-        help="Print no status lines on stderr; warnings, losses and errors remain.",
+        help="Print no status lines on stderr. Warnings, losses and errors are still printed.",
     )(command)
 
 
@@ -114,7 +115,7 @@ def _set_quiet(ctx: click.Context, _option: click.Parameter, is_quiet: bool) -> 
 
 
 def print_status(ctx: click.Context, line: str) -> None:
-    """Print one line about the state of a command as `print_stderr` does; print nothing with `--quiet`."""
+    """Print a line about the state of a command by `print_stderr`. With `--quiet`, print nothing."""
     if not is_quiet(ctx):
         print_stderr(ctx, line)
 
@@ -135,7 +136,13 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
-    """Print log records of `level` and above on stderr in a `with` block. Each line begins with `lead`."""
+    """Print the log records of oz on stderr in a `with` block, one in each line.
+
+    Args:
+        ctx: context of the command.
+        lead: text with which each line begins.
+        level: lowest level of the records that are printed.
+    """
     handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
     before = logger.level
     if not logger.isEnabledFor(level):
@@ -150,7 +157,7 @@ def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNIN
 
 @contextmanager
 def warnings_in_lines(ctx: click.Context) -> Iterator[None]:
-    """Print warnings of Python on stderr as one line each, in a `with` block."""
+    """Print warnings of Python on stderr in a `with` block, one in each line."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print_stderr(ctx, f"warning: {message}")

@@ -17,14 +17,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def headers_option(note: str) -> Callable[[_F], _F]:
-    """Add `--header`. The command gets the argument `headers`, a dict of text to text."""
+    """Add `--header`. The command gets the argument `headers`, a dict from text to text."""
     return click.option(
         "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_read, help=note
     )
 
 
 def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return headers as values of JSON. A value that is not UTF-8 becomes an entry `NAME_base64`."""
+    """Return headers as a dict of JSON values. A value that is not UTF-8 gets the name `NAME_base64`."""
     fields: dict[str, Any] = {}
     for name, value in headers.items():
         fields |= json_field(name, value) if isinstance(value, (str, bytes)) else {name: value}
@@ -62,20 +62,20 @@ def payload_option(note: str = "") -> Callable[[_F], _F]:
         "form",
         type=click.Choice(FORMS),
         default=FORMS[0],
-        help=f"The form of payloads on the bus: text, values written as JSON, or bytes for nodes without a "
-        f"codec.{note}  [default: text]",
+        help=f"Form of the payloads: text; json for values that are written as JSON; or bytes, if the nodes of the bus "
+        f"have no codec.{note}  [default: text]",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPayload:
-    """Encoded payload. The codec does not change these bytes."""
+    """Payload that is encoded already. The codec returns its bytes unchanged."""
 
     frame: bytes
 
 
 class _TolerantCodec(MsgpackCodec):
-    """MessagePack codec that returns payloads that are not MessagePack as bytes."""
+    """MessagePack codec. If a payload is not MessagePack, it is returned as bytes."""
 
     def encode(self, value: Any) -> bytes:
         return value.frame if isinstance(value, EncodedPayload) else super().encode(value)
@@ -88,7 +88,7 @@ class _TolerantCodec(MsgpackCodec):
 
 
 class _BytesCodec(_TolerantCodec):
-    """Codec that leaves bytes unchanged. Values that oz itself sends, such as errors of handlers, are MessagePack."""
+    """Codec that does not change bytes. Other values are encoded as MessagePack, such as errors of handlers."""
 
     def encode(self, value: Any) -> bytes:
         return value if isinstance(value, bytes) else super().encode(value)
@@ -101,19 +101,20 @@ class PayloadForm:
     """Form of payloads on the command line and in the output.
 
     Attributes:
-        codec: codec to pass to `oz.Node`.
+        name: name of the form, one of `FORMS`.
+        codec: codec for `oz.Node`.
     """
 
     def __init__(self, name: str) -> None:
-        """Create the form with a name of `FORMS`."""
+        """Create a form. `name` is one of `FORMS`."""
         self.name = name
         self.codec = _BytesCodec() if name == "bytes" else _TolerantCodec()
 
     def read(self, written: bytes) -> Any:
-        """Return the value that a text of the command line stands for.
+        """Return the value of a payload that was written on the command line or by a process.
 
         Raises:
-            BadPayload: the form is "json" and the text is not JSON.
+            BadPayload: the form is "json", and the payload is not JSON.
         """
         if self.name == "bytes":
             return written
@@ -125,7 +126,10 @@ class PayloadForm:
         return text_or_bytes(written)
 
     def write(self, value: Any) -> bytes:
-        """Return a value as text: JSON, except text and bytes in the forms "text" and "bytes"."""
+        """Return a value as it is printed. In the forms "text" and "bytes", text and bytes are printed unchanged.
+
+        All other values are printed as JSON.
+        """
         if self.name != "json":
             if isinstance(value, bytes):
                 return value
@@ -135,16 +139,16 @@ class PayloadForm:
 
 
 class BadPayload(click.UsageError):
-    """Error: a payload does not have the form that --payload names."""
+    """A payload or a line of stdin does not have the form that an option demands."""
 
 
 def field(name: str, value: Any) -> dict[str, Any]:
-    """Return `{name: value}` for JSON, or `{name_base64: …}` for bytes that are not UTF-8."""
+    """Return `{name: value}` for JSON; or `{name_base64: …}` if the value is not UTF-8."""
     return json_field(name, value) if isinstance(value, (str, bytes)) else {name: json_value(value)}
 
 
 def text_or_bytes(written: bytes) -> str | bytes:
-    """Return bytes as text if they are UTF-8; otherwise return them unchanged."""
+    """Return UTF-8 bytes as text, and other bytes unchanged."""
     try:
         return written.decode()
     except UnicodeDecodeError:

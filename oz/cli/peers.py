@@ -21,11 +21,11 @@ from oz.escaping import json_text, printable
 
 _HELP = """Show the nodes of the bus: name, host, process, time since they came up, and endpoints.
 
-Joins the bus for a moment and shows its peers. --watch runs until Ctrl-C, and prints a line for each node
-that is up, comes up, is silent, has left or is lost. --json prints a list of objects; with --watch one object a
-line, with "event".
+The command joins the bus for a moment and shows its peers. With --watch it runs until Ctrl-C, and prints a line for
+each node that is up, joins, is silent, leaves or is lost. --json prints a list of objects. With --watch, --json prints
+one object in each line, with the field "event".
 
-It exits 3 without a node.
+The exit code is 3 if the bus has no node.
 
 \b
 Examples:

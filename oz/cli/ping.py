@@ -21,11 +21,11 @@ _POLL_SECONDS = 0.05
 
 _HELP = """Measure the round trip time to a node, or to a responder.
 
-TARGET is the name of a node, else a subject. A node answers with its statistics, also while its handlers are busy. A
-request to a subject has no payload, and the handler of a responder replies to it.
+TARGET is the name of a node, or otherwise a subject. A node answers with its statistics, even while its handlers are
+busy. For a subject, the command sends a request without a payload, to which the handler of a responder replies.
 
-It exits 0 if a reply came, 1 if permissions deny the request, 3 without such a node or a subscription for the
-subject, and 4 without a reply in time. So it serves as a probe: oz ping NAME --count 1 --quiet.
+The exit code is 0 if a reply came, 1 if permissions deny the request, 3 if no node and no subscription fits TARGET, and
+4 if no reply came in time. Therefore the command can be used as a probe: oz ping NAME --count 1 --quiet.
 
 \b
 Examples:
@@ -88,10 +88,9 @@ def ping(
 def _find(
     node: oz.Node, target: str, wait: float, timeout: float, waiting: Waiting
 ) -> Callable[[], str | None] | None:
-    """Return a function that sends one ping to the target.
+    """Return a function that sends one ping to the target; None if no node or subscription is found in `wait` seconds.
 
-    The function returns the name of the responder, or None if no answer comes in time. If the target has no node and no
-    subscription within `wait` seconds, `_find` returns None in place of the function.
+    The returned function returns the name of the responder, or None if no answer comes in time.
     """
     end = time.monotonic() + wait
     is_ready(node, min(wait, 1.0))

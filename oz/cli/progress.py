@@ -10,7 +10,7 @@ import click
 from oz.cli.output import console, is_quiet
 
 Update = Callable[[int, str], None]
-"""Function that shows the number of completed units, and a text before the bar."""
+"""Function that updates the bar. Its arguments are the number of completed units, and the text before the bar."""
 
 
 @contextmanager
@@ -19,10 +19,10 @@ def progress_bar(text: str, total: int | None) -> Iterator[Update | None]:
 
     Args:
         text: the text before the bar.
-        total: the number of units; None shows activity without a percentage.
+        total: the total number of units. None shows a bar without a percentage.
 
     Yields:
-        The function that updates the bar; None if no bar is shown.
+        The function that updates the bar, or None if no bar is shown.
     """
     screen = console(stderr=True)
     if not screen.is_terminal or is_quiet(click.get_current_context()):

@@ -38,16 +38,17 @@ _MANY = 10_000
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
 Without a PAYLOAD, each line of stdin is a payload. With - as the SUBJECT, each line of stdin is a subject, a
-space and a payload, as `oz sub` prints them; blank lines are skipped. With --json each line is an object, as
-`oz sub --json` prints it. The first bad line ends the command, which prints its number.
+space and a payload, in the format of `oz sub`, and blank lines are skipped. With --json each line is an object in the
+format of `oz sub --json`. The command ends at the first wrong line, and prints the number of the line.
 
-The command waits --wait seconds for a subscriber of the subject, and exits 3 without one. It waits for a
-subscriber that is too slow, so that nothing is dropped.
+The command waits --wait seconds for a subscriber of the subject, and exits 3 if no subscriber comes. It waits for a
+slow subscriber, so that no message is dropped.
 
-Over multicast, as with --bind 'epgm://eth0;239.192.1.1:5555', subscribers do not answer, and it waits for none.
+Over multicast, as with --bind 'epgm://eth0;239.192.1.1:5555', the command does not wait, because a multicast publisher
+does not know its subscribers.
 
-Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` connects. Either command may start
-first. With --bus it joins a bus as a node, and publishes to the nodes there.
+Without --bind and --connect it binds {DEFAULT_ENDPOINT}, to which `oz sub` connects. `oz pub` and `oz sub` may be
+started in any order. With --bus the command joins a bus as a node, and publishes to the nodes of the bus.
 
 \b
 Examples:
@@ -61,7 +62,7 @@ Examples:
 
 
 class OutgoingMessage(NamedTuple):
-    """Message to publish, and the number of its line on stdin. The number is 0 if the message is not from stdin."""
+    """Message to publish, and the number of its line on stdin; 0 if the message is not from stdin."""
 
     subject: bytes
     payload: bytes
@@ -86,14 +87,16 @@ class OutgoingMessage(NamedTuple):
     type=Number(),
     default=2.0,
     metavar="SECONDS",
-    help="Time to wait for subscribers, in all.  [default: 2]",
+    help="Total time to wait for subscribers.  [default: 2]",
 )
-@headers_option("Of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers.")
+@headers_option(
+    "A header of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers."
+)
 @click.option("-k", "--key", metavar="TEXT", help="Key for --policy sticky, in place of the subject.")
 @click.option(
     "--last-value",
     is_flag=True,
-    help="Keep the newest message of each subject, while this runs, for an `oz sub --last-value` that joins.",
+    help="While the command runs, keep the newest message of each subject for subscribers with `--last-value`.",
 )
 @click.option(
     "-j", "--json", "as_json", is_flag=True, help="Read the output of `oz sub --json`, with - as the SUBJECT."
@@ -157,7 +160,7 @@ def pub(
                 unwanted += not recipients.wait_for(topic)
                 publisher.publish(topic, payloads.read(body) if is_bus else body, **extras)
             published += 1
-    # With `--last-value`, later subscribers get the newest messages.
+    # With `--last-value`, messages without a subscriber are no error: later subscribers get the newest messages.
     if unwanted and not last_value:
         print_stderr(ctx, f"{unwanted} of {published} messages had no subscriber: check their subjects")
         if unwanted == published:
@@ -166,7 +169,7 @@ def pub(
 
 @contextmanager
 def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
-    """Name the line of stdin in an error that the `with` block raises, because each line is a message."""
+    """Report an error of the `with` block with the number of the line on stdin, and exit."""
     try:
         yield
     except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:
@@ -238,10 +241,10 @@ def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
 
 
 class _Recipients:
-    """Waits for a subscriber of each new subject. All waits together have one time limit.
+    """Wait for a subscriber of each new subject. All waits together have one time limit.
 
-    The patterns of one subscriber arrive one after another, so the command waits for each subject. A multicast
-    publisher does not know its subscribers. For such a publisher, the command does not wait.
+    The patterns of a subscriber arrive one after the other. Therefore a subscriber of one subject does not mean that
+    other subjects have their subscribers. A multicast publisher does not know its subscribers, and does not wait.
     """
 
     def __init__(self, publisher: oz.Publisher | oz.Node, limit: float, *, is_known: bool) -> None:
@@ -251,7 +254,7 @@ class _Recipients:
         self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
-        """Return whether a subscriber receives the subject. If the subject is new, wait for a subscriber first."""
+        """Return whether the subject has a subscriber. If the subject is new, wait for a subscriber first."""
         if not self._is_known:
             return True
         if self._left > 0 and subject not in self._seen:
@@ -265,5 +268,5 @@ class _Recipients:
             self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After `_MANY` subjects, all subscribers had time to connect. The limit also bounds the size of the set.
+        # After `_MANY` subjects, all subscribers had time to connect. The number also bounds the memory of the set.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)

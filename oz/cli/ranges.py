@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-RANGES = """--start and --end are an offset, a time such as 2026-03-01T09:00, or a time before now such as
--90s or -1h (ms, s, m, h, d, w; now). A time without a zone is local time."""
+RANGES = """--start and --end are an offset, a time such as 2026-03-01T09:00, a time before now such as
+-90s or -1h (units ms, s, m, h, d and w), or now. A time without a zone is local time."""
 
 
 def range_options(command: _F) -> _F:
     """Add `--start` and `--end` to a command. Their values are offsets or times."""
     for name, text in (
-        ("--end", "The offset or time to stop before."),
+        ("--end", "The offset or time before which to stop."),
         ("--start", "The first offset or time."),
     ):
         command = click.option(name, metavar="OFFSET|TIME", callback=_bound, help=text)(command)
@@ -35,22 +35,21 @@ def pattern_option(command: _F) -> _F:
     option = click.option(
         "--pattern", metavar="PATTERN", help="Only messages whose subject matches this pattern."
     )
-    return option(dialect_option("the pattern when it names none")(command))
+    return option(dialect_option("the pattern, if it has no dialect name")(command))
 
 
 def span_of(journal: Journal, start: object, end: object) -> tuple[int, int]:
-    """Return the first offset and the end of a range for a progress bar. A bound that is a time is ignored."""
+    """Return the first and the end offset of a range, for a progress bar. Bounds that are times are ignored."""
     first = max(start, journal.first_offset) if isinstance(start, int) else journal.first_offset
     last = min(end, journal.end_offset) if isinstance(end, int) else journal.end_offset
     return first, max(first + 1, last)
 
 
 def _bound(ctx: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
-    """Parse the text of a bound: an offset or a time."""
     if text is None:
         return None
     bound = _read(text)
-    bounds = {**ctx.params, option.name: bound}  # Both bounds are known when the second option is parsed.
+    bounds = {**ctx.params, option.name: bound}  # when the second option is parsed, both bounds are known
     start, end = bounds.get("start"), bounds.get("end")
     if type(start) is type(end) and start is not None and end < start:
         raise click.BadParameter(f"the range ends before it begins: --start {start} --end {end}")

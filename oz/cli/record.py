@@ -39,19 +39,19 @@ if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
 
 SHOWN_INTERVAL = 0.5  # seconds
 
-_HELP = f"""Record the messages whose subject matches one of the PATTERNs in a journal, a directory.
+_HELP = f"""Record the messages whose subject matches one of the PATTERNs in a journal, which is a directory.
 
-A message counts as recorded when it is durable, which --sync decides. An existing journal is continued; a gap
-record marks the time in which nothing was recorded. Ctrl-C and SIGTERM end the command: it records the
-messages that have arrived, prints their number, and exits with 0.
+--sync sets when messages are written to the disk; then they count as recorded. An existing journal is continued, and a
+gap record marks the time in which nothing was recorded. At Ctrl-C or SIGTERM the command records the messages that have
+arrived, prints their number, and exits 0.
 
-With --bus it joins a bus as a node and records the messages of all nodes. An oz publisher sends only matching
-messages, and losses become gap records. If the disk is full, the command reports it once and retries; messages
-beyond its memory are counted, and become gap records. Of several commands with the same --group, one
-records each message.
+An oz publisher sends only matching messages, and lost messages become gap records. With --bus the command joins a bus
+as a node and records the messages of all nodes. If the disk is full, the command reports it once and tries again.
+Messages that do not fit into its memory are counted, and become gap records. If several commands have the same --group,
+each message is recorded by one of them.
 
-Without --bind, --connect and --bus it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes; either may be
-started first. Needs the extra ozmq[journal].
+Without --bind, --connect and --bus it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes. `oz record` and
+`oz pub` may be started in any order. The command needs the extra ozmq[journal].
 
 \b
 Examples:
@@ -90,31 +90,31 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @click.command(help=_HELP, short_help="Record the messages that arrive in a journal.")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @click.option("--journal", required=True, type=PathName(file_okay=False, path_type=Path),
-              help="The directory of the journal; created if it is absent.")  # fmt: skip
-@dialect_option("patterns that name none")
+              help="The directory of the journal. A missing directory is created.")  # fmt: skip
+@dialect_option("patterns without a dialect name")
 @endpoint_options(default="--connect")
 @bus_options
 @filtering_option
-@group_option("Of the recorders that name this group, one records each message.")
+@group_option("Each message is recorded by one of the recorders of this group.")
 @click.option(
     "--dedupe",
     is_flag=True,
-    help="Drop messages that are published again with the same id. Plain ZeroMQ messages have no ids.",
+    help="Drop a message if an earlier message had the same id. Plain ZeroMQ messages have no ids.",
 )
 @click.option(
     "--sync",
     default="batch",
     metavar="WHEN",
     callback=_read_sync,
-    help="When messages are durable: batch, at each append (at most 100 a second); a number, within so many "
-    "seconds; none, when the system writes them.  [default: batch]",
+    help="Time at which messages are written to the disk: batch for each append (at most 100 a second); a number of "
+    "seconds; or none, if the system decides.  [default: batch]",
 )
 @click.option("--segment-bytes", default="64M", metavar="SIZE", callback=_read_size,
               help="Begin a new file at this size.  [default: 64M]")  # fmt: skip
 @click.option("--segment-seconds", type=Number(above=True), default=3600.0, metavar="SECONDS",
               help="Begin a new file at this age.  [default: 3600]")  # fmt: skip
 @click.option("--retain-bytes", metavar="SIZE", callback=_read_size,
-              help="Remove the oldest files when all together are larger than this.")  # fmt: skip
+              help="Remove the oldest files when all files together are larger than this.")  # fmt: skip
 @click.option("--retain-seconds", type=Number(above=True), metavar="SECONDS",
               help="Remove files whose last message is older than this.")  # fmt: skip
 @security_option
@@ -146,7 +146,7 @@ def record(
     check_subscribed(
         security, compiled, is_routed=is_bus or not (bind or filtering == "prefix"), group=group or ""
     )
-    # Messages form no reference cycles, and the garbage collector would visit each message several times.
+    # Messages are in no reference cycles. With the default threshold, the collector would visit each message often.
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
         with (
@@ -181,7 +181,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
     Args:
         ctx: context of the command.
         recorder: recorder of the journal.
-        line: function that returns the ready line. It is called after the publishers of the recorder have answered.
+        line: function that returns the ready line. It is called when all publishers have answered.
     """
     printed: str | None = None
 
@@ -215,7 +215,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
 
 @contextmanager
 def _shown(recorder: Recorder) -> Iterator[Any]:
-    """Show the counts and the rate on a terminal; yield the function that updates the display."""
+    """Show the counts and the rate on a terminal; yield the function that updates them, or None without a terminal."""
     since, recorded = time.monotonic(), 0
     with progress_bar("waiting for messages", None) as update:
 

@@ -37,17 +37,18 @@ if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
 
 _HELP = f"""Publish the messages of the journal DIRECTORY again, in the order in which they were recorded.
 
---speed 1 keeps the times between messages, 10 is ten times as fast, max as fast as subscribers receive. The
-command waits for a slow subscriber, so that nothing is dropped. Subscribers of oz get the time of receipt in
-nanoseconds as the header oz-time-ns, and oz-offset, oz-origin, oz-sequence, oz-position and oz-reply-to as far
-as the journal has them. A message with several payload frames cannot be published; the command counts it.
+--speed 1 keeps the times between messages. --speed 10 is ten times as fast, and --speed max is as fast as the
+subscribers receive. The command waits for a slow subscriber, so that no message is dropped. Subscribers of oz get the
+time of receipt in nanoseconds as the header oz-time-ns. They also get the headers oz-offset, oz-origin, oz-sequence,
+oz-position and oz-reply-to, if the journal has these values. A message with several payload frames cannot be published,
+and the command counts it.
 
-SIGUSR1 pauses the replay, and a second SIGUSR1 resumes it. After a pause, and after Ctrl-Z and fg, the
-following messages keep their distances.
+SIGUSR1 pauses the replay, and a second SIGUSR1 resumes it. After a pause, and after Ctrl-Z and fg, the times between
+the following messages are unchanged.
 
-Waits --wait seconds for a subscriber; if none comes, it exits with 3. With --bus it joins a bus as a node and
-publishes there. Without --bind, --connect and --bus it binds {DEFAULT_ENDPOINT}, where `oz sub` connects. Needs
-the extra ozmq[journal].
+The command waits --wait seconds for a subscriber, and exits 3 if no subscriber comes. With --bus it joins a bus as a
+node and publishes there. Without --bind, --connect and --bus it binds {DEFAULT_ENDPOINT}, to which `oz sub` connects.
+The command needs the extra ozmq[journal].
 
 {RANGES}
 
@@ -62,7 +63,7 @@ Examples:
 """
 
 SLOWEST = 1e-9
-"""Lowest speed. With a lower speed, times would overflow."""
+"""Lowest speed that is allowed. With a lower speed, times would overflow."""
 
 
 def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | None:
@@ -82,7 +83,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @endpoint_options(default="--bind")
 @bus_options
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
-              help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
+              help="The speed relative to the recording, such as 10, or max.  [default: 1]")  # fmt: skip
 @pattern_option
 @range_options
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
@@ -115,7 +116,7 @@ def replay(
         publisher: oz.Publisher | oz.Node
         if is_on_bus(given):
             settings = given | {"bind": bind, "connect": connect, "security": security}
-            # Echo is off, because a replay has no subscriptions.
+            # Without echo, the node does not receive its own messages. A replay has no subscriptions.
             options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
             publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
             line = node_ready_line(publisher, is_whole=is_ready(publisher))
@@ -138,9 +139,8 @@ def replay(
 
 
 def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
-    """Create the publisher of a replay without a bus."""
-    # The plain dialect allows every recorded subject. With "raise", the replay itself waits for space, and a signal
-    # can end this wait.
+    # The dialect "zmq" allows every recorded subject. With "raise", the replay itself waits while a subscriber is full,
+    # so that a signal can end the wait.
     with hold_signals():
         return oz.Publisher(
             bind,
@@ -173,7 +173,7 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, 
 
 @contextmanager
 def _pausable(made: Replay) -> Iterator[None]:
-    """Pause or resume the replay at each SIGUSR1."""
+    """In a `with` block, pause or resume the replay at each SIGUSR1."""
 
     def toggle(*_: object) -> None:
         (made.resume if made.is_paused else made.pause)()

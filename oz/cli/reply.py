@@ -29,17 +29,17 @@ from oz.escaping import printable, raw_text
 from oz.system import POLLIN, make_poll
 
 MAX_OUTPUT = 64 << 20
-"""Maximum size in bytes of the output of one run. A run with a larger output fails."""
+"""Maximum size of the output of one run of the command, in bytes. A run with a larger output fails."""
 
 _CHUNK = 1 << 16
 
 
 class CommandFailed(Exception):
-    """Failure of a run. The text of the error is the reason."""
+    """A run of the command has failed. The text of the error is the reason."""
 
 
 class ShellCommand:
-    """Command that `sh` runs for each request. Several runs may be active at once."""
+    """Command that `sh` runs for each request. Several runs may be active at the same time."""
 
     def __init__(self, text: str, timeout: float) -> None:
         """Create a command with a timeout in seconds for each run."""
@@ -98,7 +98,7 @@ class ShellCommand:
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     env={**os.environb, **environment},
-                    # With its own session, a kill reaches all children of the command, and Ctrl-C reaches none.
+                    # In a new session, Ctrl-C does not reach the command, and `killpg` also reaches its children.
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -143,8 +143,8 @@ _OWN = "oz-"  # Prefix of the names of headers that oz adds.
 def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return the subject and the headers as environment variables.
 
-    The variable OZ_SUBJECT is the subject. A header trace-id becomes the variable OZ_HEADER_TRACE_ID. If a header of oz
-    itself has bytes, they are written in hexadecimal, because a forwarder adds such headers to each request.
+    The variable OZ_SUBJECT is the subject. A header trace-id becomes the variable OZ_HEADER_TRACE_ID. Forwarders add
+    headers with bytes, whose names begin with `oz-`, to each request. These bytes are written in hexadecimal.
 
     Raises:
         CommandFailed: a value has a zero byte, which a variable cannot contain.
@@ -178,14 +178,15 @@ def _kill(pid: int) -> None:
 
 _HELP = """Reply to the requests whose subject matches PATTERN.
 
-Joins a bus as a node. sh runs --command for each request. Its standard input is the payload, OZ_SUBJECT the
-subject, and OZ_HEADER_TRACE_ID a header such as trace-id. Its output, without a line break at the end, is the
-reply. If it exits with another code than 0, runs longer than --timeout or writes more than 64 MiB, the reason
-goes to stderr and to the requester. --echo replies with the payload of the request, --text with a fixed text.
+`oz reply` joins a bus as a node. For each request, sh runs COMMAND. The standard input of COMMAND is the payload. The
+variable OZ_SUBJECT is the subject, and the variable OZ_HEADER_TRACE_ID is the header trace-id. The output of COMMAND,
+without a line break at the end, is the reply. If COMMAND exits with another code than 0, runs longer than --timeout or
+writes more than 64 MiB, the reason is printed on stderr and sent to the requester. --echo replies with the payload of
+the request, and --text with a fixed text.
 
-With --group one member of the group gets each request. --concurrency requests of different subjects are
-handled at once; requests of one subject are handled one after the other. The command prints one line when it
-is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
+With --group each request goes to one member of the group. Up to --concurrency requests of different subjects are
+handled at the same time. Requests of one subject are handled one after the other. `oz reply` prints one line when it
+is ready. At Ctrl-C or SIGTERM it prints its counts and exits 0.
 
 \b
 Examples:
@@ -205,12 +206,12 @@ Answer = Callable[[oz.Message], Any]
 )
 @click.option("--echo", is_flag=True, help="Reply with the payload of the request.")
 @click.option("--text", metavar="TEXT", help="Reply with this text.")
-@group_option("Of the nodes that name this group, one gets each request.")
+@group_option("Each request goes to one of the nodes of this group.")
 @click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
-              help="Subjects whose requests are handled at once.  [default: 1]")  # fmt: skip
+              help="Maximum number of requests that are handled at the same time.  [default: 1]")  # fmt: skip
 @click.option("-t", "--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
-              help="Time that one run of the command may take.  [default: 10]")  # fmt: skip
-@dialect_option("a pattern that names none")
+              help="Maximum time of one run of the command.  [default: 10]")  # fmt: skip
+@dialect_option("the pattern, if it has no dialect name")
 @payload_option()
 @joining_options
 @quiet_option
@@ -240,7 +241,7 @@ def reply(
         constant = payloads.read(raw_text(text))
         answer = lambda _message: constant  # noqa: E731
     service = _Service(ctx, answer)
-    # The node has one more thread than there are runs of the command, so that other handlers still run.
+    # One more thread than runs of the command, so that the node can always run another handler.
     arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
     threads = {"threads": concurrency + 1}
     with (
@@ -263,7 +264,7 @@ def reply(
 
 @contextmanager
 def _failures_not_logged() -> Iterator[None]:
-    """Drop log records of the node about failures in a `with` block, because the command prints these itself."""
+    """In a `with` block, drop the node's log records about failed requests, which the command prints itself."""
 
     def is_other_record(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], (CommandFailed, BadPayload)))
@@ -277,7 +278,7 @@ def _failures_not_logged() -> Iterator[None]:
 
 
 class _Service:
-    """Handler of requests, which counts its replies. The threads of the node call the handler."""
+    """Handler of requests, which counts them. The threads of the node call the handler."""
 
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
@@ -293,12 +294,11 @@ class _Service:
         except (CommandFailed, BadPayload) as error:
             self._count("failed")
             print_stderr(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
-            # The node sends the reason to the requester.
+            # The node sends the text of the exception to the requester.
             raise
         self._count("answered")
 
     def print_counts(self) -> None:
-        """Print the counts."""
         counts = self._counts
         passed = f"; {counts['passed']} messages were not requests" if counts["passed"] else ""
         print_status(self._ctx, f"{counts['answered']} requests answered, {counts['failed']} failed{passed}")
@@ -309,8 +309,6 @@ class _Service:
 
 
 def _command_answer(command: ShellCommand, payloads: PayloadForm) -> Answer:
-    """Return the function that runs a command for a request, and returns its output as the answer."""
-
     def answer(message: oz.Message) -> Any:
         payload = payloads.write(message.payload)
         written = command.run(payload, environment_of(message.subject, message.headers))

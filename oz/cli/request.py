@@ -23,15 +23,16 @@ _FROM_STDIN = "-"
 
 _HELP = """Send a request on SUBJECT, and print the reply.
 
-Joins a bus as a node. Without a PAYLOAD the payload is empty; with - it is all of stdin. A reply is one line.
-Line breaks, other control characters and bytes that are not UTF-8 are printed as \\n or \\xff; --raw prints
-the reply unchanged. --json prints an object a line, with "payload", "seconds" since the request, and
-"headers" if there are any.
+The command joins a bus as a node. Without a PAYLOAD the payload is empty. With - the payload is all of stdin. A reply
+is printed as one line, in which line breaks, other control characters and bytes that are not UTF-8 are written as \\n
+or \\xff. --raw prints the reply unchanged. --json prints one object in each line, with "payload", "seconds" since the
+request, and "headers" if the reply has headers.
 
 Without a responder it exits 3, at once or after --wait seconds. It exits 4 if no reply comes within --timeout.
-If the handler of the responder raised, it prints the reason and exits 1.
+If the handler of the responder raises an error, the command prints the reason and exits 1.
 
---count N waits for N replies. If fewer come in time, it prints them and exits 0, or 1 if a responder failed.
+With --count N the command waits for N replies. If fewer replies come in time, it prints them and exits 0, or 1 if a
+responder failed.
 
 \b
 Examples:
@@ -46,13 +47,13 @@ Examples:
 @click.argument("subject")
 @click.argument("payload", required=False, default="")
 @click.option("-t", "--timeout", type=Number(), default=2.0, metavar="SECONDS",
-              help="Time for replies, from the ready line on.  [default: 2]")  # fmt: skip
+              help="Maximum time from the request to the replies.  [default: 2]")  # fmt: skip
 @click.option("--wait", type=Number(), default=0.0, metavar="SECONDS",
               help="Time to wait for a responder.  [default: 0]")  # fmt: skip
 @click.option("-n", "--count", type=Whole(1), metavar="N", help="Wait for N replies.")
 @json_option("Write one JSON object a line.")
 @click.option("-r", "--raw", is_flag=True, help="Print replies unchanged, without a line break.")
-@headers_option("Of the request; may be repeated.")
+@headers_option("A header of the request; may be repeated.")
 @dialect_option("the subject")
 @payload_option()
 @joining_options

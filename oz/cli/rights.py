@@ -1,7 +1,8 @@
-"""Checks of the key of a command against its file of permissions.
+"""Checks of a command's permissions, before it waits for peers.
 
-The peers decide about permissions. But a peer does not answer a denied publisher or requester, and the command would
-not know why it waits. Peers usually have the same file of permissions. So the command checks its own file first.
+Each peer decides with its own permission file. A peer does not answer a denied publisher or requester, so that the
+command could not report why no answer comes. Usually all programs have the same file. Therefore a command first checks
+its key against its own file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from oz.transport.security import credentials_of
 
 
 def check_right(publisher: oz.Publisher | oz.Node, action: Action, subject: bytes) -> None:
-    """Check the rights to a subject, before the command waits for a peer; see `oz.security.own_rights`.
+    """Check whether the command may do an action on a subject; see `oz.security.own_rights`.
 
     Raises:
         PermissionDenied: the file of permissions denies the subject to the key of the command.
@@ -31,14 +32,14 @@ def check_right(publisher: oz.Publisher | oz.Node, action: Action, subject: byte
 def check_subscribed(
     security: oz.Security | None, patterns: Sequence[oz.Pattern], *, is_routed: bool, group: str = ""
 ) -> None:
-    """Check patterns as a publisher with the same file of permissions would check them.
+    """Check whether a publisher with the same permission file would allow subscriptions.
 
     If the file does not contain the key of the command, all patterns are allowed.
 
     Args:
         security: keys of the command; None without keys.
         patterns: patterns of the subscriptions.
-        is_routed: whether publishers receive the patterns. Otherwise they receive prefixes, which match more subjects.
+        is_routed: whether the publishers get the patterns. Otherwise they get prefixes, which match more subjects.
         group: queue group of the subscriptions; empty without a group.
 
     Raises:
@@ -52,7 +53,7 @@ def check_subscribed(
     user = permissions.user_of(key)
     if user is None:
         return
-    # The dialect only matters for prefixes. No dialect allows more subjects of a prefix than nats.
+    # The dialect matters only for prefixes. No dialect allows more subjects with a prefix than nats.
     access = Access(lambda: Rights((key,), permissions), dialect="nats")
     for pattern in patterns:
         by_pattern = access.denial(key, [pattern], group)
@@ -76,5 +77,5 @@ def _denial_of_prefixes(access: Access, key: str, pattern: oz.Pattern) -> Denial
 
 
 def of_applications(patterns: Sequence[oz.Pattern]) -> list[oz.Pattern]:
-    """Return the patterns for subjects of applications. Each node itself decides about the other patterns."""
+    """Return the patterns that match no subjects of oz itself. The nodes decide about the other patterns."""
     return [pattern for pattern in patterns if not (reaches(pattern, INBOX) or reaches(pattern, OWN))]

@@ -1,4 +1,4 @@
-"""Metrics of a service for Prometheus. All services have the option `--metrics`."""
+"""Metrics of a service for Prometheus, which the option `--metrics` of all services serves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from oz.cli.serving import Runnable
 
 _GAUGES = ("interests", "is_full")
-"""Fields that hold a present value. Other fields count events since the service was created."""
+"""Fields of `stats` that are present values. The other fields count events since the service was created."""
 
 
 @contextmanager
 def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[], bool]) -> Iterator[str]:
-    """Serve the metrics of a service in a `with` block. Yield the bound address, or an empty text without `address`.
+    """Serve the metrics of a service in a `with` block; yield the bound address, or an empty text without a server.
 
     Args:
         address: address to bind, as `HOST:PORT`; None for no server.
-        service: service to describe. Its attributes `stats` and `_node_engines` are read if they exist.
-        is_ready: function that returns whether `/healthz` returns 200. Otherwise it returns 503.
+        service: service to describe. The metrics come from its attributes `stats` and `_node_engines`, if they exist.
+        is_ready: function that returns True if `/healthz` returns 200, and False if it returns 503.
 
     Raises:
         ConfigurationError: the address cannot be used.
@@ -31,7 +31,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
     if address is None:
         yield ""
         return
-    # This import takes 30 ms, and most services run without an HTTP server.
+    # Imported here, because the import takes 30 ms and most services run without an HTTP server.
     from oz.metrics import Server
 
     with Server(address, lambda: service_metrics(service), is_ready) as server:

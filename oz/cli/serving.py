@@ -1,6 +1,6 @@
-"""How a command runs a service: the ready line, changes of state, the end by a signal, and the summary.
+"""Run of a service by a command: the ready line, changes of state, the end at a signal, and the summary.
 
-All services behave alike: name server, forwarder, proxy, gateway, recorder, and a replay until it is done.
+The name server, forwarder, proxy, gateway, recorder and replay behave in the same way:
 
 =================== ======================================================================================
 event               command
@@ -49,7 +49,7 @@ class Runnable(Protocol):
 
 
 class Opened(Runnable, AbstractContextManager[Any], Protocol):
-    """Service that a `with` block closes."""
+    """Runnable service that the end of a `with` block closes."""
 
 
 _Service = TypeVar("_Service", bound=Opened)
@@ -73,17 +73,16 @@ def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | N
 
 
 def report_ready(ctx: click.Context, line: str) -> None:
-    """Print the ready line of a service, and report the start to systemd; later also report its end."""
+    """Print the ready line of a service, and report the start to systemd. When the context closes, report the end."""
     ctx.meta[_IS_READY] = True
     print_status(ctx, line)
-    # The end is reported by the context, because a replay may end before `serve`, and a signal may come directly after
-    # READY=1.
+    # The context reports the end, because the command may end before `serve`: a replay without subscribers, or a signal
+    # directly after READY=1.
     ctx.call_on_close(lambda: _report_stopping(ctx))
     notify_systemd("READY=1")
 
 
 def _report_stopping(ctx: click.Context) -> None:
-    """Report to systemd that a service stops. Further calls do nothing."""
     ctx.meta[_IS_READY] = False
     if not ctx.meta.get(_IS_STOPPING):
         ctx.meta[_IS_STOPPING] = True
@@ -101,8 +100,7 @@ def open_and_serve(
     """Create a service, run it until a signal comes, and close it.
 
     Args:
-        ctx: context of a command with `service_options`. Log records of the service are printed as lines of the
-            command.
+        ctx: context of a command with `service_options`. Log records of the service are printed on stderr.
         make: function that creates the service.
         state: function that returns the state of the service as text; None while the service is not ready.
         summary: function that returns the summary of the service as text.
@@ -145,7 +143,7 @@ def serve(
         if on_poll is not None:
             on_poll()
             return None
-        # A service that is not ready is polled ten times a second, because no event reports that it becomes ready.
+        # None polls ten times a second, because no event reports that a service becomes ready. `inf` waits for events.
         return None if line is None else inf
 
     with stop_on_signals(service.stop) as signals, serve_metrics(ctx, service):
@@ -158,7 +156,7 @@ def serve(
 
 @contextmanager
 def serve_metrics(ctx: click.Context, service: Runnable) -> Iterator[None]:
-    """Serve metrics in a `with` block, if `--metrics` was given. A second call in the same command has no effect."""
+    """Serve metrics in a `with` block if `--metrics` was given. A second block of the same command has no effect."""
     address = ctx.meta.pop(_METRICS, None)
     with metrics_server(address, service, lambda: ctx.meta.get(_IS_READY, False)) as bound:
         if bound:

@@ -1,8 +1,8 @@
 """Signals that end a command: Ctrl-C (SIGINT) and SIGTERM.
 
-The first signal ends the command in order. Its handler calls the function that the command gave to `stop_on_signals`.
-If there is no such function, it raises an exception in the main thread. A second Ctrl-C ends the process at once. A
-second SIGTERM is ignored.
+At the first signal, the handler calls the function that the command has passed to `stop_on_signals`. Without this
+function, it raises an exception in the main thread. A second Ctrl-C ends the process at once. A second SIGTERM is
+ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# `timeout` sends a signal to its child and then to the process group of the child, microseconds later.
+# A second SIGINT within this time is ignored: `timeout` sends a signal to its child, and microseconds later to the
+# process group of the child.
 _REPEAT_SECONDS = 0.1
 
 
@@ -32,11 +33,12 @@ class StopSignals:
         self._number: int | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
-        """Handle a signal, as the module describes."""
+        """Handle a signal; see the docstring of the module."""
         now = time.monotonic()
         if self._first is None:
             self._first, self._number = now, number
-            # SIGTERM is ignored from now on. Python restores the default of a handled signal before the process ends.
+            # SIGTERM is ignored from now on. With a handler, Python would restore the default before the process ends,
+            # and a second SIGTERM would kill the process.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if self.stop is not None:
                 self.stop()
@@ -56,14 +58,15 @@ class StopSignals:
     def installed(self) -> Iterator[None]:
         """Install the handler for a `with` block.
 
-        If a signal has come, the handler stays installed, so that a repeated SIGTERM does not interrupt the end.
+        If a signal has come, the handler stays installed after the block. A second signal then does not interrupt the
+        end of the command.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         for number, action in before.items():
-            # A shell without job control starts background commands with SIGINT ignored.
+            # An ignored SIGINT stays ignored: a shell without job control starts background commands in this way.
             if action is not signal.SIG_IGN:
                 signal.signal(number, self)
         try:
@@ -76,7 +79,7 @@ class StopSignals:
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
-    """Call `stop` at the first SIGINT or SIGTERM, in place of an exception; yield the handler.
+    """In a `with` block, call `stop` at the first SIGINT or SIGTERM in place of an exception; yield the handler.
 
     Only the main thread may call this function.
     """
@@ -84,7 +87,8 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
     handler = found[0] if found else StopSignals()
     before, handler.stop = handler.stop, stop
     if handler._first is not None:
-        # The signal came in an outer block, or Python has dropped its exception, as in a callback of a weak reference.
+        # A signal came before this block. An outer block has deferred it, or Python has dropped its exception, for
+        # example in a callback of a weak reference.
         stop()
     # A service handles SIGINT even if the shell ignores it, so that a script can end the service with `kill -INT`.
     for number in _SIGNALS:
@@ -96,8 +100,8 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
 
 
 def hold_signals() -> AbstractContextManager[object]:
-    """Defer a first signal that comes in a `with` block until `stop_on_signals`.
+    """Defer a signal that comes in a `with` block until `stop_on_signals` is called.
 
-    Without the block, the signal could raise an exception in a constructor, and sockets would stay open.
+    The block protects a constructor: if a signal raised an exception there, sockets would stay open.
     """
     return stop_on_signals(lambda: None)

@@ -49,24 +49,24 @@ from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
 SERVICE_SECONDS = 1.0
-"""Maximum time in seconds between two reads of a subscriber. It answers its publishers only when it is read."""
+"""Maximum seconds between two reads of a subscriber. A subscriber answers its publishers only when it is read."""
 
 _HELP = """Print the messages whose subject matches one of the PATTERNs, one line each.
 
-A line is the subject, a space and the payload. Line breaks, other control characters and bytes that are not
-UTF-8 are printed as \\n or \\xff. --format writes the fields {subject}, {payload}, {headers} and {time} between
-other text. --json is exact: one object a line, with "subject" and "payload", or
-"payload_base64" if the payload is not UTF-8. "more" contains the further frames of a message.
+A line is the subject, a space and the payload. Line breaks, other control characters and bytes that are not UTF-8 are
+printed as \\n or \\xff. --format sets the text of a line with the fields {subject}, {payload}, {headers} and {time}.
+--json prints the exact subject and payload, as one object in each line. The object has "subject" and "payload", or
+"payload_base64" if the payload is not UTF-8. "more" has the payload frames after the first.
 
-Without --bind and --connect it connects to %s, where `oz pub` binds. Either command may start
-first. It runs until Ctrl-C, --count or --timeout.
+Without --bind and --connect it connects to %s, where `oz pub` binds. `oz sub` and `oz pub` may be
+started in any order. The command ends at Ctrl-C, after --count messages, or at --timeout.
 
-An oz publisher sends only the messages that match. Lost messages are reported on stderr. Messages of other
-publishers are filtered by prefix, and then by pattern. --group, --overflow, --last-value and --filtering
-publisher need an oz publisher that the command connects to.
+An oz publisher sends only the messages that match, and the command reports lost messages on stderr. Messages of other
+publishers are filtered by prefix, and then by pattern. --group, --overflow, --last-value and --filtering publisher need
+an oz publisher to which the command connects.
 
-With --bus it joins a bus as a node, and prints the messages of its nodes. Payloads are then values: text is
-printed unchanged, other values as JSON.
+With --bus it joins a bus as a node, and prints the messages of the nodes. Payloads are then values. Text is printed
+unchanged, and other values are printed as JSON.
 
 \b
 Examples:
@@ -85,7 +85,7 @@ _FIELDS = ("subject", "payload", "headers", "time")
 
 
 def _read_template(_ctx: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    """Check the fields of a template, and return it with its backslash escapes replaced."""
+    """Check the fields of a template, and replace its backslash escapes."""
     if text is None:
         return None
     try:
@@ -100,7 +100,7 @@ def _read_template(_ctx: click.Context, _option: click.Parameter, text: str | No
 
 @click.command(help=_HELP, short_help="Print the messages that match a pattern.")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
-@dialect_option("patterns that name none")
+@dialect_option("patterns without a dialect name")
 @endpoint_options(default="--connect")
 @click.option("-n", "--count", type=Whole(1), metavar="N", help="Exit after N messages.")
 @click.option(
@@ -118,12 +118,12 @@ def _read_template(_ctx: click.Context, _option: click.Parameter, text: str | No
     "template",
     metavar="TEXT",
     callback=_read_template,
-    help="Write lines of this form, such as '{subject} {payload}'; \\t is a tab, \\n a line break.",
+    help="Text of each line, such as '{subject} {payload}'. \\t is a tab, and \\n a line break.",
 )
 @filtering_option
 @delivery_options
 @click.option(
-    "--headers", "with_headers", is_flag=True, help="Write the headers too: as JSON, after the subject."
+    "--headers", "with_headers", is_flag=True, help="Also write the headers, as JSON after the subject."
 )
 @bus_options
 @payload_option(" With --bus.")
@@ -191,11 +191,11 @@ class _Source(NamedTuple):
 
     Attributes:
         receive: function that returns the next message, or raises `oz.Timeout`.
-        payloads: function that returns the payload frames of a message in their printed form.
+        payloads: function that returns the payload frames of a message as they are printed.
         check: function that is called before each receive.
-        interval: maximum time in seconds between two reads, also if no message arrives.
-        why_silent: function that returns why no message may have arrived, as the continuation of a sentence; empty
-            without a reason.
+        interval: maximum seconds between two calls of `receive`.
+        why_silent: function that returns a possible reason why no message arrives. The reason continues a sentence. It
+            is empty if no reason is known.
     """
 
     receive: Callable[..., oz.Message]
@@ -223,7 +223,7 @@ def _on_bus(
         def receive(*, timeout: float) -> oz.Message:
             with suppress(oz.PermissionDenied):
                 return subscription.receive(timeout=timeout)
-            # The log has a record of each denial by a peer. Messages of other peers still arrive.
+            # The node has logged which peer denies the subscription. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
         yield _Source(receive, lambda message: [form.write(message.payload)])

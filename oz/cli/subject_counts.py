@@ -1,4 +1,4 @@
-"""Messages and bytes of each subject, for `oz top`."""
+"""Numbers of messages and bytes of each subject, for `oz top`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from oz.node.bus_view import MAX_SUBJECTS
 from oz.node.observation import observe
 
 OTHERS = "(other subjects)"
-"""Name of the row that counts the messages of all subjects beyond the limit `MAX_SUBJECTS`."""
+"""Name of the row for all subjects beyond the first `MAX_SUBJECTS`."""
 
 
 class SubjectCounts:
-    """Counts of messages and bytes by subject since the last call of `take`."""
+    """Numbers of messages and bytes of each subject since the last call of `take`."""
 
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
 
     def subscribe(self, node: oz.Node, pattern: str) -> oz.Subscription:
-        """Subscribe to a pattern and count its messages. Publishers do not wait for this subscription."""
+        """Subscribe to a pattern, and count its messages. Publishers never wait for this subscription."""
         return observe(node, [pattern], self._put)
 
     def _put(self, message: oz.Message) -> None:
@@ -37,7 +37,7 @@ class SubjectCounts:
         """Return the subjects with the most messages, and reset the counts.
 
         Args:
-            seconds: duration in seconds since the last call, for the rates.
+            seconds: seconds since the last call, from which the rates are computed.
             limit: maximum number of subjects to return.
         """
         counts, self._counts = self._counts, {}

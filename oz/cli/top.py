@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 _HELP = """Show the bus live: nodes, subscribers, subjects, groups and losses.
 
-Joins the bus and asks each node for its statistics once per --interval. Subscribers that are slow come first. A
-subscriber is slow if its oldest pending message is older than 1 second, or if messages for it are dropped.
+The command joins the bus, and requests the statistics of each node once in each --interval. Slow subscribers come
+first. A subscriber is slow if its oldest pending message is older than 1 second, or if messages for it are dropped.
 
 \b
 Keys: 1 nodes  2 subscribers  3 subjects  4 groups  5 losses
       s next column to sort by  / filter  p pause  q quit
 
-The table of subjects needs the messages themselves: --pattern, or the key 3, subscribes to a pattern. Publishers
-never wait for this subscription. A filter keeps the rows whose first column contains the text, or matches it as a
-pattern.
+For the table of subjects, the command must receive messages. --pattern subscribes to a pattern, and the key 3
+subscribes to all subjects. Publishers never wait for this subscription. A filter keeps the rows whose first column
+contains the text of the filter, or matches the text as a pattern.
 
---once prints one state, with rates over one --interval. With --json it is an object, without --once one object a line.
-It exits 3 without a node.
+--once prints the tables once, with rates over one --interval, and exits 3 if the bus has no node. --json prints one
+object in each line, or with --once a single object in several lines.
 
 \b
 Examples:
@@ -65,7 +65,7 @@ _ANSWER_SECONDS = 1.0
     "--filter", "wanted", default="", metavar="TEXT", help="Show only rows with this text or pattern."
 )
 @click.option("--limit", type=Whole(1, 100_000), default=100, metavar="N",
-              help="Rows of each table at most.  [default: 100]")  # fmt: skip
+              help="Maximum rows of each table.  [default: 100]")  # fmt: skip
 @joining_options
 @click.pass_context
 def top(
@@ -114,7 +114,7 @@ class _Source:
     """Samples of the bus.
 
     Attributes:
-        at: time of the last sample, in seconds of the monotonic clock.
+        at: time of the last sample, in seconds of `time.monotonic`.
         nodes: number of nodes that answered.
         pattern: pattern of the subjects that are counted; None if subjects are not counted.
     """
@@ -130,18 +130,16 @@ class _Source:
         self.nodes = 0
 
     def count(self, pattern: str) -> None:
-        """Start to count the messages of a pattern by subject."""
         self._counts.subscribe(self._node, pattern)
         self.pattern, self._counted_at = pattern, time.monotonic()
 
     def ask(self) -> Sample:
-        """Request a sample from all nodes. The rates of the next sample count from this sample."""
+        """Request a sample from all nodes. The next sample has rates over the time since this sample."""
         self._before = found = take_sample(self._node, _ANSWER_SECONDS)
         self.at, self.nodes = found.at, len(found.snapshots)
         return found
 
     def sample(self) -> dict[str, list[Row]]:
-        """Request a sample from all nodes, and return it as tables."""
         before, sample = self._before, self.ask()
         found = {view: rows[: self._limit] for view, rows in tables(sample, before, self._id).items()}
         since, self._counted_at = self._counted_at, time.monotonic()
@@ -155,7 +153,7 @@ class _Source:
 
 
 class _Screen:
-    """Screen of the terminal: it shows one table, and handles pressed keys."""
+    """Screen of the terminal. It shows one table, and handles keys."""
 
     def __init__(self, source: _Source, interval: float, wanted: str) -> None:
         self._source, self._interval, self._wanted = source, interval, wanted
@@ -165,7 +163,6 @@ class _Screen:
         self._found: dict[str, list[Row]] = {view: [] for view in VIEWS}
 
     def run(self, waiting: Waiting) -> None:
-        """Show the tables until the key q or Ctrl-C."""
         from rich.live import Live
 
         shown = console()
@@ -241,7 +238,7 @@ class _Screen:
 
 @contextmanager
 def _keys(waiting: Waiting) -> Iterator[Callable[[], str]]:
-    """Yield a function that returns the pressed keys. In the `with` block, keys are not echoed and need no Enter."""
+    """Yield a function that returns the keys that were pressed. In the block, keys are not echoed and need no Enter."""
     if not sys.stdin.isatty():
         yield lambda: ""
         return
@@ -267,7 +264,7 @@ def _keys(waiting: Waiting) -> Iterator[Callable[[], str]]:
 
 
 def _filtered(rows: list[Row], wanted: str) -> list[Row]:
-    """Return the rows whose first column contains the text `wanted`, or matches this text as a pattern."""
+    """Return the rows whose first column contains the text `wanted`, or matches it as a pattern."""
     if not wanted:
         return rows
     matches: Callable[[str], bool] = lambda text: False  # noqa: E731
@@ -288,7 +285,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _sort_key(value: Any) -> tuple[bool, Any]:
-    """Return a sort key. It sorts large numbers first, and then texts in their order."""
+    """Return a sort key that puts numbers first, in descending order, and then texts in ascending order."""
     if isinstance(value, (int, float)):
         return False, -value
     return True, "" if value is None else str(value)

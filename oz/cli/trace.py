@@ -20,15 +20,15 @@ from oz.transport.waiting import wait_in_thread
 
 _HELP = """Show which nodes receive a message on SUBJECT, and why.
 
-Joins the bus as a publisher. Each node answers with its subscriptions that match the subject, and with the permission
-that denies the message. No message is sent. Forwarders pass the question on to the other buses.
+The command joins the bus as a publisher. Each node answers with its subscriptions that match the subject, and with the
+permission that denies the message, if one denies it. No message is sent. Forwarders pass the question to other buses.
 
---send publishes a marked message. Each node reports when the message arrived, and when its handler began and ended. A
-recorder reports when the message is in the journal, and its offset. Times are in milliseconds since the publication, by
-the clock of each host.
+With --send the command publishes a marked message. Each node reports when the message arrived, and when its handler
+began and ended. A recorder reports when the message is in the journal, and the offset. Times are in milliseconds since
+the publication, by the clock of each host.
 
-With permissions, the key of this command needs `request` for the subject _OZ.TRACE at the nodes. It exits 3 if no
-subscription receives the subject.
+If the nodes have permissions, the key of this command needs `request` for the subject _OZ.TRACE. The exit code is 3 if
+no subscription receives the subject.
 
 \b
 Examples:
@@ -41,7 +41,7 @@ Examples:
 @click.argument("subject")
 @click.option("--send", "sent", metavar="PAYLOAD", help="Publish a marked message with this payload.")
 @click.option("-t", "--timeout", type=Number(0.01, 3_600), default=2.0, metavar="SECONDS",
-              help="Time for answers, and for reports.  [default: 2]")  # fmt: skip
+              help="Maximum time to wait for answers, and then for reports.  [default: 2]")  # fmt: skip
 @json_option("Write one JSON object.")
 @payload_option()
 @joining_options
@@ -91,18 +91,18 @@ def trace(
 
 
 _ENDS = ("received", "handled", "recorded")
-"""Names of the field with the time of a report. Each kind of report has one of these fields."""
+"""Names of the fields with the time of a report. A report has one of these fields."""
 
 
 class _Branch(NamedTuple):
-    """Branch of the printed tree: one line, and the branches below it."""
+    """Branch of the printed tree: the text of its line, and the branches below."""
 
     text: str
     below: list[_Branch]
 
 
 class _View:
-    """Output of a trace, made from the answers and the reports of the nodes."""
+    """Answers and reports of the nodes, in the form in which they are printed."""
 
     def __init__(self, found: Trace, names: dict[str, str], published: int | None) -> None:
         self._found, self._published = found, published
@@ -112,7 +112,7 @@ class _View:
             self._parents.setdefault(hop["asker"], []).append(hop)
 
     def summary(self, subject: str) -> dict[str, Any]:
-        """Return the result for `--json`: the path with all deliveries, and the nodes that have not answered."""
+        """Return the object for `--json`: the path of the message, and the nodes that have not answered."""
         own = self._found.hops[0]
         return {
             "subject": subject,
@@ -124,12 +124,11 @@ class _View:
         }
 
     def without_details(self) -> list[str]:
-        """Return the names of the nodes that have denied the trace, or have not answered."""
+        """Return the names of the nodes that have denied the trace, or that have not answered."""
         untraced = [hop["name"] for hop in self._found.hops if hop["untraced"]]
         return sorted({*untraced, *self._unanswered()})
 
     def _unanswered(self) -> list[str]:
-        """Return the names of the nodes that have not answered."""
         return sorted({self._name(node) for _, node in self._found.missing})
 
     def _name(self, node: str) -> str:
@@ -169,14 +168,13 @@ class _View:
         return round((time_ns - (self._published or time_ns)) / 1e6, 3)
 
     def tree(self, subject: str) -> _Branch:
-        """Return the tree that is printed on the terminal."""
         own = self._found.hops[0]
         below = self._peers(own)
         below += [_Branch(f"{name}: no answer", []) for name in self._unanswered()]
         return _Branch(f"{subject} from {own['name']} on bus {own['bus']}", below)
 
     def _peers(self, publisher: Hop) -> list[_Branch]:
-        """Return a branch for each peer of a publisher that receives the message, misses it or forwards it."""
+        """Return a branch for each peer that receives, denies or forwards the message of a publisher."""
         given = {(each["node"], each["group"]): each for each in publisher["recipients"]}
         receivers = {node for node, _ in given}
         branches, shown = [], set()
@@ -197,7 +195,7 @@ class _View:
     def _lines_of(self, hop: Hop, given: dict[tuple[str, str | None], dict[str, Any]]) -> Iterator[str]:
         if hop["untraced"]:
             is_given = any(node == hop["node"] for node, _ in given)
-            # The permissions of the node may deny the message.
+            # "has a subscription" and not "receives": the permissions of the node may deny the message.
             yield f"{'has a subscription; ' if is_given else ''}no details: {hop['untraced']}"
         if hop["denied"]:
             yield f"denied: {hop['denied']}"
@@ -214,7 +212,7 @@ class _View:
                 yield f"handler of {', '.join(timed['patterns'])} {times}"
 
     def _fate(self, hop: Hop, subscription: dict[str, Any], given: dict[str, Any] | None) -> str:
-        """Return as text whether a subscription receives the message, and otherwise the reason."""
+        """Return a text that tells whether a subscription receives the message, or the reason why it does not."""
         if subscription["refused"]:
             return f"the publisher refuses it: {subscription['refused']}"
         if given is None and hop["kind"] == "forwarder" and subscription["group"] is not None:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:  # Only this command needs the comparison of patterns.
 
 _HELP = """Write PATTERN in another dialect, and show whether it matches the same subjects.
 
-The relation is exact, wider (it matches more), narrower (it matches less), overlapping (both) or undecided. If
-it is not exact, a subject shows the difference. Subjects stay unchanged: mqtt splits them at /, most other
-dialects at a dot. --exchange translates for subjects in which / and the dot are exchanged.
-The exit code is 0 if the translation is exact, 1 if it is not, and 2 if there is none.
+The relation is exact, wider (the translation matches more subjects), narrower (it matches fewer subjects), overlapping
+(it matches other subjects, and misses some) or undecided. If the relation is not exact, the command prints a subject
+that shows the difference. The translation matches unchanged subjects, although mqtt splits subjects at / and most other
+dialects split them at a dot. With --exchange it matches subjects in which / and the dot are exchanged.
+The exit code is 0 if the translation is exact, 1 if it is not exact, and 2 if no translation exists.
 
 \b
 Examples:
@@ -34,7 +35,7 @@ Examples:
 @click.argument("pattern")
 @click.option("--to", "target", required=True, type=click.Choice(oz.DIALECTS), metavar="NAME",
               help=f"The dialect of the translation: {', '.join(oz.DIALECTS)}.")  # fmt: skip
-@dialect_option("a PATTERN that names none")
+@dialect_option("PATTERN, if it has no dialect name")
 @click.option("--exchange", is_flag=True, help="Exchange . and / in subjects too.")
 @json_option()
 @click.pass_context

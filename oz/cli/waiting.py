@@ -1,4 +1,4 @@
-"""Waits of commands: for messages, for a signal that ends the command, and for the end of the reader of stdout."""
+"""Waits of commands: for messages, for a signal, and for the end of the process that reads stdout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Waiting:
     """
 
     def __init__(self, bell: Bell) -> None:
-        """Create a wait that ends when the bell rings. Signals and subscriptions of nodes ring the bell."""
+        """Create a wait that ends when the bell rings. Signals and new messages of nodes ring the bell."""
         self.bell = bell
         self._poller = zmq.Poller()
         self._poller.register(bell, zmq.POLLIN)
@@ -34,14 +34,14 @@ class Waiting:
             self._poller.register(self._stdout, zmq.POLLERR)
 
     def add(self, descriptor: int) -> None:
-        """End further waits also when a descriptor is readable."""
+        """Add a descriptor. While it is readable, waits end."""
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
         """Wait for one of the events, or for a time.
 
         Args:
-            until: latest time of the return, as a value of `time.monotonic()`; infinity for no limit.
+            until: end of the wait, in seconds of `time.monotonic`; infinity waits for ever.
 
         Raises:
             BrokenPipeError: the reader of stdout has closed its end.
@@ -54,17 +54,17 @@ class Waiting:
 
 @contextmanager
 def listening() -> Iterator[Waiting]:
-    """Yield a `Waiting` for a `with` block in the main thread."""
+    """Yield a `Waiting` for a `with` block. Only the main thread may enter the block."""
     with closing(Bell()) as bell, bell.rung_by_signals():
         yield Waiting(bell)
 
 
 @contextmanager
 def await_signal() -> Iterator[Callable[[], None]]:
-    """End a command at the first SIGINT or SIGTERM; yield the function that waits for the signal.
+    """Yield a function that waits for the first SIGINT or SIGTERM. Only the main thread may enter the `with` block.
 
-    Only the main thread may enter the `with` block. The function does not wait with a lock or a queue. The system may
-    deliver the signal to another thread, or directly before the wait, and then such a wait would not end.
+    The function waits for a descriptor, and not for a lock or a queue. The system may deliver the signal to another
+    thread, or directly before the wait. A wait for a lock would then not end.
     """
     was_received = False
 
@@ -86,12 +86,12 @@ def await_signal() -> Iterator[Callable[[], None]]:
 
 
 def _pipe_of_stdout() -> int | None:
-    """Return the descriptor of stdout, if it is a pipe or socket whose reader may end."""
+    """Return the descriptor of stdout if it is a pipe or a socket, whose reader may end; None otherwise."""
     try:
         descriptor = sys.stdout.fileno()
         mode = os.fstat(descriptor).st_mode
     except (OSError, ValueError):  # In tests stdout is not a file.
         return None
-    # Without poll, only a write can detect that the reader has ended.
+    # On a system without `poll`, only a write can detect that the reader has ended.
     has_poll = hasattr(select, "poll")
     return descriptor if has_poll and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) else None

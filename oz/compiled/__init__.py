@@ -1,10 +1,11 @@
 """Compiled part of oz: C code for the most common cases of sending and receiving messages.
 
-Each C function has a *twin*, a Python function with the same result, which also handles all other cases. Without a C
-compiler, oz is installed without the compiled part and is slower; see decision 068 in docs/decisions.
+Each C function has a *twin*: a Python function with the same result, which also handles all other cases. If no C
+compiler is available, oz is installed without the compiled part and is slower. See decision 068 in docs/decisions.
 
-The environment variable `OZ_COMPILED` has one of three values. With `1` (the default), oz uses the compiled part if it
-is installed. With `0`, oz does not use the compiled part. With `require`, the import of oz fails without it.
+The environment variable `OZ_COMPILED` selects how oz uses the compiled part. With `1` (the default), oz uses the
+compiled part if it is installed. With `0`, oz does not use the compiled part. With `require`, the import of oz fails if
+the compiled part is not installed.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ class Hot(Protocol):
     """Functions of the compiled part. A result None usually means that the caller must use the Python twin."""
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
-        """Set the functions of the libzmq that pyzmq has loaded.
+        """Set the libzmq functions that the C code calls.
 
         Args:
-            functions: memory addresses of the functions whose names are in `LIBZMQ`.
-            closed: attribute descriptor that returns whether a socket of pyzmq is closed.
-            again: class of the error that is raised if no message can be read.
+            functions: memory addresses of the functions in `LIBZMQ`, in the library that pyzmq has loaded.
+            closed: descriptor of the attribute that shows whether a pyzmq socket is closed.
+            again: class of the error to raise if no message can be read.
         """
 
     def FrameReader(self, *, recv: Callable[..., bytes], socket: int) -> Callable[[Any, int], list[bytes]]:
         """Return a function that reads all frames of a message.
 
         Args:
-            recv: fallback function; it reads the frame when the C call of libzmq fails.
+            recv: function of pyzmq that reads a frame if the C call of libzmq fails.
             socket: memory address of the libzmq socket.
         """
 
@@ -60,20 +61,21 @@ class Hot(Protocol):
         """Return the method `recv` of drop-in sockets, which calls libzmq without pyzmq.
 
         Args:
-            twin: Python method, which is called for all cases that the C method does not handle.
+            twin: Python method that handles all cases that the C method does not handle.
             recv: method `zmq.Socket.recv`.
             wait_for_next: method `SubSocket._wait_for_next`.
-            monotonic: clock in seconds, `time.monotonic`.
-            nothing_read: classes of errors that are raised before a frame is read.
-            reading: class of the sockets' attribute `_reading`.
+            monotonic: function `time.monotonic`.
+            nothing_read: classes of errors that are raised only if no frame was read.
+            reading: class of the attribute `_reading` of the sockets.
         """
 
     # links: oz.publisher and oz.subscriber
 
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
-        """Check a body without extras and return its columns: subjects and payloads. None for another body.
+        """Check a body without extras, and return an object that contains its subjects and payloads.
 
-        `flat()` of the columns has the same result as `decode_body` of oz.wire.links.
+        The method `flat` of the result returns the same list as `oz.wire.links.decode_body`. For a malformed body, or a
+        body with extras, return None.
 
         Args:
             frame: frame that contains the body.
@@ -82,7 +84,7 @@ class Hot(Protocol):
         """
 
     def Subjects(self) -> Any:
-        """Return an empty cache of routes by subject, which is read before a larger dict of routes."""
+        """Return an empty cache of routes by subject. C code searches this cache before the dict of all routes."""
 
     def know_subscriber(
         self, message: type, handled_message: type, route: type, queue: type, inbox: type, /
@@ -100,32 +102,33 @@ class Hot(Protocol):
         arrival: Any,
         /,
     ) -> list[Any]:
-        """Return the messages of a body.
+        """Create the messages of a body.
 
         Args:
             columns: result of `scan`.
-            cache: result of `Subjects` for `routes`.
-            routes: known routes by subject. A route has the queues that receive a subject.
+            cache: cache that `Subjects` has returned, in front of `routes`.
+            routes: dict of known routes by subject. A route contains the queues that receive the messages.
             find: function that returns the route of a subject that is not in `routes`. It is called with routes,
                 stream, subject and None.
-            stream: number of the stream of the messages.
+            stream: number of the stream to which the messages belong.
             kind: class of the messages.
-            arrival: object with the fields that all messages of the body share, such as the publisher.
+            arrival: object with the fields that all messages of the body share, for example the id of the publisher.
         """
 
     def make_plain(
         self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
     ) -> tuple[list[Any], Any, int] | None:
-        """Return messages of plain publishers, their common target queue, and the number of messages that do not match.
-
-        The result is None if a message does not have two frames. The target is None unless all routes have the same
-        target.
+        """Create the messages of plain publishers whose subjects match a pattern.
 
         Args:
-            batch: list of the frames of each message.
-            routes: known routes by subject.
+            batch: list of messages, each a list of frames.
+            routes: dict of known routes by subject.
             find: function that returns the route of a subject that is not in `routes`.
             arrival: object with the fields that all messages share.
+
+        Returns:
+            The messages, the queue that receives all of them (None if they have different queues), and the number of
+            messages that match no pattern. None instead of all this if a message does not have two frames.
         """
 
     def RawSocket(self, *, socket: Any, address: int, raise_error: Callable[[int], NoReturn]) -> Any:
@@ -134,40 +137,37 @@ class Hot(Protocol):
         - `has_input()` returns whether a message can be read.
         - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH. The
           second frame may be a `SharedFrame`.
-        - `read(limit, frames)` returns the first `frames` frames of each message that can be read, for at most `limit`
-          messages.
+        - `read(limit, frames)` reads at most `limit` messages, and returns the first `frames` frames of each message.
 
         Args:
             socket: socket of pyzmq.
             address: memory address of the libzmq socket.
-            raise_error: function that is called with the number of any other error, and raises it.
+            raise_error: function that raises the error with a given error number. It is called for all other errors.
         """
 
     def SharedFrame(self, first: bytes, second: bytes, /) -> Any:
-        """Return a libzmq frame with the bytes of `first` and `second`, which several messages can share.
-
-        `len()` returns the number of bytes.
-        """
+        """Join two byte strings into a libzmq frame that several messages can share. `len()` is the size in bytes."""
 
     def put_messages(self, messages: list[Any], start: int, /) -> int:
-        """Append messages to the queues of their routes.
+        """Append messages to the queues of their routes, from index `start` on.
 
         Returns:
-            Index of the first message that the function did not append.
+            Index of the first message that was not appended, because its queues need the Python twin. If all messages
+            were appended, the number of messages.
         """
 
     def pack_body(self, flat: Any, /) -> bytes | None:
         """Return the BODY frame of messages without extras; None if a message has extras."""
 
     def pack_waiting(self, waiting: list[Any], limit: int, size: int, /) -> tuple[Any, int, bytes] | None:
-        """Return recipients, number and BODY frame of all messages that wait.
+        """Pack all waiting messages into one body. Return the recipients, the number of messages, and the BODY frame.
 
-        The result is None if the messages have different recipients, have extras, or do not fit into one body.
+        Return None if the messages have different recipients, if a message has extras, or if one body is too small.
 
         Args:
             waiting: list `waiting` of a `Batcher`.
             limit: maximum number of messages in a body.
-            size: size in bytes below which the body must be.
+            size: the body must have fewer bytes than this number.
         """
 
     def Outbox(
@@ -187,7 +187,7 @@ class Hot(Protocol):
         joined_bytes: int,
         refuses: bool,
     ) -> Any:
-        """Return an object with all values that `PublishMethod` needs. The publisher has it in its slot `_outbox`."""
+        """Return an object with the values that `PublishMethod` reads. A publisher stores it in its slot `_outbox`."""
 
     def know_lone_publisher(
         self,
@@ -201,7 +201,7 @@ class Hot(Protocol):
         body: type,
         /,
     ) -> None:
-        """Set the publisher's classes that the C code uses to send a single message without a batch."""
+        """Set the classes of `oz.publisher` that the C code needs to send a lone message."""
 
     def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
         """Return the method `publish` of a class.
@@ -225,19 +225,19 @@ class Hot(Protocol):
         """Return an iterator over the messages of a queue.
 
         Args:
-            twin: Python iterator, which is called when the sockets must be read, and for all but plain messages.
+            twin: Python iterator. It is used when the sockets must be read, and for gaps and handled messages.
             items: deque with the messages of the queue.
-            work: queues that have a message for a handler. While there are any, the twin is called.
-            in_hand: messages that are received and not acknowledged. While there are any, the twin is called.
-            engine: engine of the subscriber; its slot `attend_at` has the time at which the sockets must be read.
-            alone: function that waits shortly for a single message; None for the queue of a subscription.
-            chunk: number of messages after which the clock is read again.
+            work: queues with messages for handlers. If there are any, the twin is used.
+            in_hand: received messages that are not acknowledged yet. If there are any, the twin is used.
+            engine: engine of the subscriber. Its slot `attend_at` is the time at which the sockets must be read.
+            alone: function that waits for a lone message for a short time; None for the queue of a subscription.
+            chunk: number of messages that are returned before the clock is read again.
         """
 
     def know_lone_links(
         self, engine: type, lone: type, link: type, place: type, clock: type, stats: type, arrival: type, /
     ) -> None:
-        """Set the subscriber's classes that the C code uses to receive a single message without a batch."""
+        """Set the classes of `oz.subscriber` that the C code needs to receive a lone message."""
 
     def LoneReceiver(
         self,
@@ -256,35 +256,35 @@ class Hot(Protocol):
         stats: Any,
         wake_up: int,
     ) -> Callable[[float | None], Any]:
-        """Return a function that waits shortly for a single message, and returns None if another wait is needed.
+        """Return a function that waits for a lone message for a short time. It returns None if no message arrived.
 
         Args:
-            twin: Python function, which is called while the engine's slot `lone` is None, and for other cases.
-            waits: object whose method `pass_on` wakes other waiting threads.
+            twin: Python function. It is used if the engine's slot `lone` is None, and in all uncommon cases.
+            waits: `ThreadWaits` object of the subscriber.
             engine: engine of the subscriber.
-            followers: collection of other threads that wait.
+            followers: collection of the other waiting threads.
             items: deque with the messages of the subscriber's queue.
-            work: queues that have a message for a handler. While there are any, the twin is called.
-            in_hand: messages that are received and not acknowledged. While there are any, the twin is called.
-            reading: lock that the reading thread holds.
-            lock: lock for the sockets.
+            work: queues with messages for handlers. If there are any, the twin is used.
+            in_hand: received messages that are not acknowledged yet. If there are any, the twin is used.
+            reading: lock that a thread holds while it reads the sockets.
+            lock: lock for all uses of the sockets.
             poll: object whose attribute `is_polling` is set during a wait.
-            clock: clock that counts the time in which the subscriber reads (`ListeningClock`).
+            clock: `ListeningClock` of the subscriber.
             stats: counters of the subscriber.
-            wake_up: descriptor that ends a wait when it is readable.
+            wake_up: file descriptor that ends a wait when it becomes readable.
         """
 
     def call_handlers(self, work: Any, limit: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
         """Call the handlers of plain messages.
 
         Args:
-            work: queues that have a message for a handler.
+            work: queues with messages for handlers.
             limit: maximum number of handler calls.
-            failed: function that is called with inbox and message when a handler raised.
-            counts: list with one element, which the function sets to the number of calls, even if it raises.
+            failed: function called with inbox and message if a handler has raised.
+            counts: list with one number, which the function sets to the number of handler calls, even if it raises.
 
         Returns:
-            Whether the queue that is now first in `work`, if there is one, may have a plain message.
+            False if the next item in `work` is not a plain message, so that the caller must use the Python twin.
         """
 
 
@@ -292,7 +292,7 @@ def _load() -> tuple[Hot | None, str]:
     """Return the compiled part, or None and the reason.
 
     Raises:
-        ImportError: the compiled part is required and cannot be loaded, or `OZ_COMPILED` has a wrong value.
+        ImportError: `OZ_COMPILED` is "require" and the compiled part cannot be loaded, or it has a wrong value.
     """
     choice = os.environ.get(COMPILED) or "1"
     if choice not in _CHOICES:
@@ -311,4 +311,4 @@ def _load() -> tuple[Hot | None, str]:
 
 
 HOT, WHY_NOT = _load()
-"""Compiled part, or None; and the reason why it is None."""
+"""`HOT` is the compiled part, or None. `WHY_NOT` is the reason why `HOT` is None."""

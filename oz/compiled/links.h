@@ -1,7 +1,7 @@
-/* Shared parts of the C code of links: oz.publisher and oz.subscriber.
+/* Shared parts of the C code for oz.publisher and oz.subscriber.
 
-   Each function has a twin in Python with the same result. A C function that meets an uncommon case returns None, and
-   the caller runs the twin. */
+   Each function has a twin in Python with the same result. In an uncommon case, the C function returns None, and the
+   caller runs the twin. */
 
 #ifndef OZ_LINKS_H
 #define OZ_LINKS_H
@@ -11,13 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Messages of a batch at most: MAX_COUNT of oz.wire.links. */
+/* Maximum number of messages in a batch, as in oz.wire.links. */
 #define MAX_COUNT 1024
 
-/* Mark of MessagePack for nil. */
+/* The MessagePack value nil. */
 #define NIL 0xc0
 
-/* Bodies of BODY and JOINED frames: positions of subjects and payloads in a frame that was checked. */
+/* Offsets and sizes of one subject and one payload in a checked body, in bytes from a common start. */
 typedef struct {
     uint32_t subject, subject_size, payload, payload_size;
 } Entry;
@@ -28,10 +28,10 @@ typedef struct {
     Entry entries[1];
 } Columns;
 
-/* Method descriptors of collections.deque, called with a deque as first argument. */
+/* Methods of collections.deque. The first argument of a call is the deque. */
 extern PyObject *links_append, *links_popleft, *links_appendleft;
 
-/* Classes of the subscriber, set by know_subscriber. */
+/* Classes of oz.subscriber and offsets of their slots, set by know_subscriber. */
 typedef struct {
     PyTypeObject *message, *handled_message, *route, *queue, *inbox;
     Py_ssize_t route_subject, route_queues, route_target, route_inboxes;
@@ -41,45 +41,45 @@ typedef struct {
 
 extern Subscribing links_subscriber;
 
-/* Find the methods of deque; 0 with an exception. */
+/* Set links_append, links_popleft and links_appendleft; return 0 with an exception. */
 int links_begin(void);
 
-/* Find the subjects and payloads of a body of up to MAX_COUNT messages without extras, as distances from `begin`; 0 for
-   another body. */
+/* Find the subjects and payloads of a body, as offsets from `begin`. Return 0 if the body is malformed, has extras, or
+   has more than MAX_COUNT messages. */
 int links_find_entries(const unsigned char *begin, const unsigned char *at, const unsigned char *end, Py_ssize_t count,
                        Entry *entries);
 
-/* Routes of a stream: a `Subjects`, the dict behind it, and a function that finds others. */
+/* Routes of a stream: a cache (`Subjects`), the dict of known routes, and a function that finds other routes. */
 typedef struct {
     PyObject *cache, *routes, *find, *stream;
 } Finder;
 
-/* Return the messages of a body as a list; NULL with an exception. */
+/* Create the messages of a body; return a list, or NULL with an exception. */
 PyObject *links_make_messages(const Finder *finder, const char *begin, const Entry *entries, Py_ssize_t count,
                               PyTypeObject *kind, PyObject *arrival);
 
-/* Return the address of the socket of a RawSocket; NULL if it is closed, or for another object. */
+/* Return the address of the libzmq socket of a RawSocket; NULL if the socket is closed or `raw` is another object. */
 void *links_address_of(PyObject *raw);
 
-/* Send a message of two frames by a RawSocket; 0, or the number of an error. */
+/* Send a message of two frames; return 0, or the number of the error. */
 int links_send_pair(PyObject *raw, PyObject *first, PyObject *second);
 
-/* Return whether the socket of a RawSocket has a message; -1 without an exception if libzmq refuses. */
+/* Return whether a message can be read from a RawSocket; -1 without an exception if libzmq reports an error. */
 int links_has_input(PyObject *raw);
 
-/* Limits of a publisher, and its list of messages that wait. */
+/* Limits of a publisher, and its list of waiting messages. */
 typedef struct {
     PyObject *waiting;
     long long window_bytes, pending_bytes, total_bytes, joined_bytes;
     int refuses;
 } LoneLimits;
 
-/* Publish a message that waits for no others, to one stream. None, or NULL with an exception, or NULL without one if
-   nothing has changed and the twin is needed. */
+/* Publish a message to one stream without a batch. Return None, or NULL with an exception. Return NULL without an
+   exception if the twin must publish; then nothing has changed. */
 PyObject *links_publish_lone(PyObject *engine, PyObject *batcher, PyObject *lock, PyObject *way, PyObject *payload,
                              const LoneLimits *limits);
 
-/* Write a binary value of MessagePack; return the place behind it. */
+/* Write a binary value of MessagePack; return the address behind the value. */
 static inline unsigned char *
 links_put_binary(unsigned char *at, PyObject *bytes)
 {

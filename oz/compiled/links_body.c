@@ -1,4 +1,4 @@
-/* Bodies of batches: from messages to a frame, and from a frame to messages.
+/* Bodies of batches: pack messages into a frame, and create messages from a frame.
 
    Twins: `Batcher.flush` of oz.publisher.batching, `decode_body` of oz.wire.links, `Dispatcher.deliver` of
    oz.subscriber.queue. */
@@ -15,7 +15,7 @@ typedef struct {
     const unsigned char *begin, *at, *end;
 } Reader;
 
-/* Read a number of `width` bytes; -1 if the frame ends before. */
+/* Read a number of `width` bytes; return -1 if the frame is too short. */
 static inline int64_t
 read_number(Reader *reader, int width)
 {
@@ -29,7 +29,7 @@ read_number(Reader *reader, int width)
     return (int64_t)number;
 }
 
-/* Read the length of an array; -1 for another value. */
+/* Read the length of an array; return -1 if the next value is not an array. */
 static int64_t
 read_array(Reader *reader)
 {
@@ -43,7 +43,7 @@ read_array(Reader *reader)
     return mark == ARRAY_16 ? read_number(reader, 2) : mark == ARRAY_32 ? read_number(reader, 4) : -1;
 }
 
-/* Read the place of a binary value; 0 for another value. */
+/* Read the offset and the size of a binary value; return 0 if the next value is not binary. */
 static inline int
 read_binary(Reader *reader, uint32_t *place, uint32_t *size)
 {
@@ -81,7 +81,7 @@ links_find_entries(const unsigned char *begin, const unsigned char *at, const un
 
 PyDoc_STRVAR(scan_doc,
 "scan(frame, at, count) -> Columns | None\n\n"
-"Check a body of `count` messages without extras, which begins at an index of a frame. None for another body.");
+"Check a body of `count` messages that begins at index `at` of a frame. Return None if it is malformed or has extras.");
 
 static PyObject *
 scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
@@ -94,7 +94,7 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
         return NULL;
     }
     Py_ssize_t size = PyBytes_GET_SIZE(arguments[0]);
-    /* A message has five bytes at least, so that the memory is bounded by the frame. */
+    /* A message needs at least five bytes. Therefore the size of the frame limits the allocated memory. */
     if (at < 0 || at > size || size > UINT32_MAX || count < 1 || count > MAX_COUNT || count > (size - at) / 5) {
         Py_RETURN_NONE;
     }
@@ -126,7 +126,7 @@ part_of(Columns *self, uint32_t place, uint32_t size)
     return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self->frame) + place, size);
 }
 
-PyDoc_STRVAR(flat_doc, "flat() -> list\n\nReturn subject, payload and None for each message, as decode_body does.");
+PyDoc_STRVAR(flat_doc, "flat() -> list\n\nReturn the same list as oz.wire.links.decode_body.");
 
 static PyObject *
 columns_flat(Columns *self, PyObject *Py_UNUSED(nothing))
@@ -178,9 +178,9 @@ PyType_Spec links_columns_spec = {
 
 /* Routes by subject ---------------------------------------------------------------------------------------------- */
 
-/* Cache in front of a dict of routes. A lookup needs no bytes object for the subject, and reads one line of memory beside
-   the route. A set of slots is such a line. Colliding subjects of a hostile peer cost a lookup in the dict, and no
-   more. */
+/* Cache in front of the dict of routes. A lookup in the cache needs no bytes object for the subject. The slots are
+   grouped in sets, each of which fits into one cache line of the processor. A lookup reads one set and the route. If a
+   hostile peer chooses subjects with equal hashes, the only effect is a lookup in the dict. */
 
 #define SET 4
 #define FEWEST_SLOTS 64
@@ -213,14 +213,14 @@ hash_of(const char *at, size_t size)
     return hash ^ hash >> 29;
 }
 
-/* Return the first slot of the set of a hash. */
+/* Return the set of slots in which a hash is stored. */
 static inline Slot *
 set_of(Slot *slots, size_t size, uint64_t hash)
 {
     return &slots[hash & (size - 1) & ~(size_t)(SET - 1)];
 }
 
-/* Return whether a route is that of a subject. The text of a cached route has ASCII characters only. */
+/* Return whether a route belongs to a subject. Only routes with ASCII subjects are in the cache. */
 static inline int
 is_route_of(PyObject *route, const char *at, size_t size)
 {
@@ -228,7 +228,7 @@ is_route_of(PyObject *route, const char *at, size_t size)
     return text != NULL && (size_t)PyUnicode_GET_LENGTH(text) == size && memcmp(PyUnicode_DATA(text), at, size) == 0;
 }
 
-/* Return the route of a subject, NULL if it is not cached. The reference is borrowed. */
+/* Return the cached route of a subject as a borrowed reference; NULL if it is not cached. */
 static inline PyObject *
 cached_route(Subjects *self, uint64_t hash, const char *at, size_t size)
 {
@@ -241,7 +241,7 @@ cached_route(Subjects *self, uint64_t hash, const char *at, size_t size)
     return NULL;
 }
 
-/* Put a route into its set; return the route that it replaces, or NULL. */
+/* Store a slot in its set; return the route that is replaced, or NULL. */
 static PyObject *
 put_slot(Slot *slots, size_t size, Slot slot)
 {
@@ -264,7 +264,7 @@ grow(Subjects *self)
         return;
     }
     for (size_t place = 0; place < self->size; place++) {
-        /* The routes of a set have no more than a set after it, so that none is replaced. */
+        /* No route is replaced, because all routes of a larger set come from the same smaller set. */
         if (self->slots[place].route != NULL) {
             put_slot(slots, size, self->slots[place]);
         }
@@ -359,12 +359,12 @@ PyType_Spec links_subjects_spec = {
 
 /* Messages ------------------------------------------------------------------------------------------------------- */
 
-/* Places of messages in a batch, because most are no small numbers of Python. */
+/* Python ints for the indexes of messages in a batch, because Python caches only small ints. */
 static PyObject *offsets[MAX_COUNT];
 
 PyDoc_STRVAR(know_subscriber_doc,
 "know_subscriber(message, handled_message, route, queue, inbox)\n\n"
-"Set the classes of a subscriber. TypeError if a class lacks a slot or if messages are no plain tuples.");
+"Set the classes of oz.subscriber. Raise TypeError if a class lacks a slot, or if messages are not plain tuples.");
 
 static PyObject *
 know_subscriber(PyObject *Py_UNUSED(module), PyObject *arguments)
@@ -407,7 +407,7 @@ know_subscriber(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* Return the route of a subject from the dict, or from `find`, which also updates the dict. A new reference. */
+/* Return a new reference to the route of a subject, from the dict or from `find`, which also updates the dict. */
 static PyObject *
 find_route(Subjects *cache, PyObject *routes, PyObject *find, PyObject *stream, uint64_t hash, const char *at,
            uint32_t size)
@@ -432,7 +432,7 @@ find_route(Subjects *cache, PyObject *routes, PyObject *find, PyObject *stream, 
     return route;
 }
 
-/* Return a message. It takes over the reference to the payload. */
+/* Create a message. The function steals the reference to the payload. */
 static inline PyObject *
 make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *arrival, Py_ssize_t offset)
 {
@@ -455,12 +455,12 @@ make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *a
     return (PyObject *)made;
 }
 
-/* Routes are seldom in the caches of a processor that many subscribers share. They are fetched while the messages before
-   them are made: the text of a route, the route, and its set are this many messages ahead. */
+/* If many subscribers share a processor, routes are rarely in its cache. Therefore memory is prefetched while earlier
+   messages are created: the text of a route TEXT_AHEAD messages before its use, the route ROUTE_AHEAD messages. */
 #define TEXT_AHEAD 4
 #define ROUTE_AHEAD 8
 
-/* Return the route that a hash stands for, not compared with the subject; NULL without. The reference is borrowed. */
+/* Return the route with a hash as a borrowed reference, or NULL. Its subject may be another one with this hash. */
 static inline PyObject *
 likely_route(Subjects *self, uint64_t hash)
 {
@@ -526,8 +526,8 @@ links_make_messages(const Finder *finder, const char *begin, const Entry *entrie
 
 PyDoc_STRVAR(make_messages_doc,
 "make_messages(columns, cache, routes, find, stream, kind, arrival) -> list\n\n"
-"Return the messages of a body. `find(routes, stream, subject, None)` returns the route of a subject that neither the\n"
-"cache nor the dict has.");
+"Create the messages of a body. `find(routes, stream, subject, None)` returns the route of a subject that is neither\n"
+"in the cache nor in the dict.");
 
 static PyObject *
 make_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
@@ -545,9 +545,9 @@ make_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_
 
 PyDoc_STRVAR(make_plain_doc,
 "make_plain(batch, routes, find, arrival) -> (messages, target, filtered) | None\n\n"
-"Return the wanted messages of plain publishers, the common target of their routes or None, and the number of other\n"
-"messages. `find(subject)` returns the route of a subject that the dict does not have. None if a message has not two\n"
-"frames.");
+"Return the matching messages of plain publishers, the queue that receives all of them or None, and the number of\n"
+"other messages. `find(subject)` returns the route of a subject that is not in the dict. Return None if a message\n"
+"does not have two frames.");
 
 static PyObject *
 make_plain(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
@@ -608,7 +608,7 @@ make_plain(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t g
     return Py_BuildValue("NNn", messages, target == NULL ? Py_NewRef(Py_None) : target, filtered);
 }
 
-/* Append a message to a queue without overflow policy; 0 with an exception. */
+/* Append a message to a queue without overflow policy; return 0 with an exception. */
 static int
 put_in(PyObject *queue, PyObject *message)
 {
@@ -635,7 +635,7 @@ put_in(PyObject *queue, PyObject *message)
     return 1;
 }
 
-/* Return the queues of a message if none has an overflow policy, else NULL. The reference is borrowed. */
+/* Return the queues of a message as a borrowed reference; NULL if a queue has an overflow policy. */
 static PyObject *
 plain_queues(PyObject *message)
 {
@@ -657,7 +657,7 @@ plain_queues(PyObject *message)
 
 PyDoc_STRVAR(put_messages_doc,
 "put_messages(messages, start) -> int\n\n"
-"Append messages to the queues of their routes; return the index of the first message whose queues need more.");
+"Append messages to the queues of their routes; return the index of the first message that the twin must append.");
 
 static PyObject *
 put_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
@@ -689,11 +689,11 @@ put_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t
 
 /* Packing -------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that MessagePack adds to a message at most, as in oz.publisher.batching. */
+/* Maximum number of bytes that MessagePack adds to a message, as in oz.publisher.batching. */
 #define OVERHEAD 12
 
-/* Return the bytes that a body needs at most, -1 if a message has extras. A message has `stride` items of the list:
-   before subject, payload and extras there may be others. */
+/* Return the maximum size of a body in bytes; -1 if a message has extras. Each message has `stride` items in the list.
+   The last three of them are subject, payload and extras. */
 static Py_ssize_t
 bound_of(PyObject *items, Py_ssize_t count, Py_ssize_t stride)
 {
@@ -732,13 +732,13 @@ pack_items(PyObject *items, Py_ssize_t count, Py_ssize_t stride, Py_ssize_t boun
         at = links_put_binary(at, PyList_GET_ITEM(items, place + 1));
         *at++ = NIL;
     }
-    /* On failure it sets NULL and an exception. */
+    /* On failure, _PyBytes_Resize sets `packed` to NULL and raises an exception. */
     _PyBytes_Resize(&packed, at - begin);
     return packed;
 }
 
 PyDoc_STRVAR(pack_body_doc,
-"pack_body(flat) -> bytes | None\n\nReturn the BODY frame of messages without extras. None for other messages.");
+"pack_body(flat) -> bytes | None\n\nReturn the BODY frame of messages. Return None if a message has extras.");
 
 static PyObject *
 pack_body(PyObject *Py_UNUSED(module), PyObject *flat)
@@ -753,9 +753,9 @@ pack_body(PyObject *Py_UNUSED(module), PyObject *flat)
 
 PyDoc_STRVAR(pack_waiting_doc,
 "pack_waiting(waiting, limit, bytes) -> tuple | None\n\n"
-"Return the recipients, the count and the BODY frame of all messages that wait, if all have the same recipients and no\n"
-"extras, and one body holds them: `limit` messages, and less than `bytes`. The frame is empty without recipients. None\n"
-"for other messages. The list is not changed.");
+"Return the recipients, the number and the BODY frame of all waiting messages. The frame is empty without recipients.\n"
+"Return None if the messages have different recipients, if a message has extras, if there are more than `limit`\n"
+"messages, or if the body needs `bytes` bytes or more. The list is not changed.");
 
 static PyObject *
 pack_waiting(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)

@@ -1,4 +1,4 @@
-/* Calls that a program makes for each message: publish, iteration, and the loop around handlers.
+/* Functions that run for each message: `publish`, iteration over a subscriber, and the loop that calls handlers.
 
    Twins: `Publisher.publish` of oz.publisher.sync, `_iterate` of oz.subscriber.sync, `Engine.run_handlers` of
    oz.subscriber.engine. */
@@ -26,7 +26,7 @@ links_begin(void)
 
 /* Publishing ----------------------------------------------------------------------------------------------------- */
 
-/* What `publish` needs of a publisher. */
+/* Objects and numbers of a publisher that `publish` needs. */
 typedef struct {
     PyObject_HEAD
     PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
@@ -116,7 +116,7 @@ PyType_Spec links_outbox_spec = {
     .slots = outbox_slots,
 };
 
-/* Method `publish` of a class of publishers: a descriptor, as methods in Python are. */
+/* Method `publish` of publishers. Like a Python function in a class, the object is a descriptor. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -125,7 +125,7 @@ typedef struct {
     Py_ssize_t outbox;
 } Publish;
 
-/* Append a message; -1 with an exception. */
+/* Append a message to `waiting`; return -1 with an exception. */
 static int
 append_message(Outbox *self, PyObject *way, PyObject *payload)
 {
@@ -139,8 +139,8 @@ append_message(Outbox *self, PyObject *way, PyObject *payload)
     return 0;
 }
 
-/* Send a message that only plain subscribers want; None, NULL with an exception, or NULL without one if the twin is
-   needed. */
+/* Send a message that only plain subscribers receive. Return None, or NULL with an exception. Return NULL without an
+   exception if the twin must send. */
 static PyObject *
 send_plain(Outbox *outbox, PyObject *subject, PyObject *payload)
 {
@@ -164,7 +164,8 @@ send_plain(Outbox *outbox, PyObject *subject, PyObject *payload)
     return is_sent ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Publish a plain message; None, NULL with an exception, or NULL without one if the twin is needed. */
+/* Publish a message without headers, key and id. Return None, or NULL with an exception. Return NULL without an
+   exception if the twin must publish. */
 static PyObject *
 publish_plain(Outbox *outbox, PyObject *subject, PyObject *payload)
 {
@@ -226,7 +227,7 @@ publish_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
-/* Name, documentation and signature are those of the twin. */
+/* Return attributes of the twin, so that `help` and `inspect.signature` describe the method. */
 static PyObject *
 publish_getattro(PyObject *self, PyObject *name)
 {
@@ -278,7 +279,8 @@ publish_dealloc(Publish *self)
     Py_DECREF(type);
 }
 
-/* The type has attributes of these names, which hide those of the twin from publish_getattro. */
+/* Return `__doc__` or `__module__` of the twin. Because each type has its own, publish_getattro would not find
+   those of the twin. */
 static PyObject *
 publish_text(Publish *self, void *name)
 {
@@ -319,8 +321,8 @@ PyType_Spec links_publish_spec = {
 
 /* Receiving ------------------------------------------------------------------------------------------------------ */
 
-/* Iteration over a queue. The twin iterator is asked when the queue is empty, when its next item is no plain message,
-   when there is other work, and when it is time to attend to the sockets. The clock is read for each chunk. */
+/* Iteration over a queue. The twin is called if the queue is empty, if its next item is not a plain message, if
+   messages wait for handlers, or if the sockets must be read. The clock is read once for each chunk of messages. */
 typedef struct {
     PyObject_HEAD
     PyObject *twin, *items, *work, *in_hand, *engine, *alone;
@@ -328,14 +330,14 @@ typedef struct {
     int left, chunk;
 } Iteration;
 
-/* Clock of time.monotonic. */
+/* The clock that time.monotonic uses. */
 #ifdef __APPLE__
 #define MONOTONIC CLOCK_UPTIME_RAW
 #else
 #define MONOTONIC CLOCK_MONOTONIC
 #endif
 
-/* Return whether it is time to attend to the sockets. */
+/* Return whether the sockets must be read. */
 static int
 is_due(Iteration *self)
 {
@@ -347,7 +349,7 @@ is_due(Iteration *self)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec >= PyFloat_AS_DOUBLE(at);
 }
 
-/* Return the next plain message; NULL with an exception, or without one if there is none. */
+/* Remove and return the next item if it is a plain message. If not, return NULL; after an error, with an exception. */
 static PyObject *
 next_plain(PyObject *items)
 {
@@ -466,7 +468,7 @@ PyType_Spec links_iteration_spec = {
     .slots = iteration_slots,
 };
 
-/* Return the queue of the next message in `work`; NULL with an exception, or without one if there is none. */
+/* Remove and return the next queue in `work`. Return NULL if `work` is empty, or with an exception after an error. */
 static PyObject *
 next_queue(PyObject *work)
 {
@@ -476,7 +478,7 @@ next_queue(PyObject *work)
     return PyObject_Vectorcall(links_popleft, &work, 1, NULL);
 }
 
-/* Call the handler of one message; 0 with an exception. */
+/* Call the handler of one message; return 0 with an exception. */
 static int
 handle_message(PyObject *queue, PyObject *message, PyObject *failed)
 {
@@ -492,7 +494,7 @@ handle_message(PyObject *queue, PyObject *message, PyObject *failed)
     PyObject *result = PyObject_CallOneArg(handler, message);
     Py_DECREF(handler);
     if (result == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
-        /* As in an `except` clause: the logger reads the exception that is handled. */
+        /* Set the handled exception, as an `except` clause does, because the logger reads it. */
         PyObject *type, *raised, *traceback;
         PyErr_Fetch(&type, &raised, &traceback);
         PyErr_NormalizeException(&type, &raised, &traceback);
@@ -516,9 +518,9 @@ handle_message(PyObject *queue, PyObject *message, PyObject *failed)
 
 PyDoc_STRVAR(call_handlers_doc,
 "call_handlers(work, limit, failed, counts) -> bool\n\n"
-"Call the handlers of plain messages, `limit` at most; return whether the next item may be plain too. Calls are added\n"
-"to `counts[0]`, also before an exception. `failed(inbox, message)` is called while an exception of a handler is\n"
-"handled.");
+"Call the handlers of at most `limit` plain messages; return False if the next item is not a plain message. The\n"
+"function sets `counts[0]` to the number of calls, even if it raises. If a handler raises, `failed(inbox, message)`\n"
+"is called while the exception is handled.");
 
 static PyObject *
 call_handlers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
@@ -544,13 +546,13 @@ call_handlers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_
             called++;
             is_plain = handle_message(queue, message, arguments[2]);
             Py_DECREF(message);
-            /* A handler in C runs no signal handlers. */
+            /* Run signal handlers here, because Python does not run them inside a handler that is written in C. */
             if (is_plain && PyErr_CheckSignals() < 0) {
                 is_plain = 0;
             }
         }
         else if (!PyErr_Occurred() && (items == NULL || PyObject_Size(items) != 0)) {
-            /* The twin handles gaps and messages that are acknowledged. */
+            /* Put the queue back, because the twin must handle gaps and messages with `ack="handled"`. */
             PyObject *const back[] = {work, queue};
             PyObject *done = PyObject_Vectorcall(links_appendleft, back, 2, NULL);
             Py_XDECREF(done);

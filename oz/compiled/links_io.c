@@ -1,8 +1,8 @@
-/* Frames of sockets of links, and of plain sockets: sent and received without a wait, and with the interpreter's lock.
+/* Sockets of links and plain sockets: functions that send and receive frames without waiting.
 
-   pyzmq releases that lock in each call and runs signal handlers, which costs more than a frame. A call here is whole:
-   no signal handler runs between the frames of a message. Twins: `LinkListener`, `Dialler`, `PlainSubscribers.send`,
-   `PlainSocket.read`. */
+   Each call of pyzmq releases the GIL and runs signal handlers, which takes longer than the frame itself. The
+   functions of this file keep the GIL, and no signal handler runs between the frames of a message. Twins:
+   `LinkListener`, `Dialler`, `PlainSubscribers.send`, `PlainSocket.read`. */
 
 #include "links.h"
 #include "plain.h"
@@ -12,7 +12,7 @@
 #define EVENTS 15
 #define POLLIN 1
 
-/* Socket of pyzmq. */
+/* A pyzmq socket, and the address of its libzmq socket. */
 typedef struct {
     PyObject_HEAD
     PyObject *socket, *raise;
@@ -60,7 +60,7 @@ raw_dealloc(Raw *self)
     Py_DECREF(type);
 }
 
-/* Raise the error of pyzmq for a number; returns NULL. */
+/* Raise the pyzmq error for an error number; return NULL. */
 static PyObject *
 raise_number(Raw *self, int number)
 {
@@ -72,7 +72,7 @@ raise_number(Raw *self, int number)
     return NULL;
 }
 
-/* Return whether the socket is open; 0 with an exception. */
+/* Return 1 if the socket is open, or 0 with an exception. */
 static int
 check_open(Raw *self)
 {
@@ -152,7 +152,7 @@ is_shared(PyObject *frame)
     return Py_TYPE(frame)->tp_dealloc == (destructor)shared_dealloc;
 }
 
-/* Return an option that is an int, -1 with errno. */
+/* Return the value of an int option; -1 after an error, whose number libzmq has stored. */
 static int
 option_of(Raw *self, int option)
 {
@@ -164,7 +164,8 @@ option_of(Raw *self, int option)
     return result < 0 ? -1 : value;
 }
 
-PyDoc_STRVAR(has_input_doc, "has_input() -> bool\n\nReturn whether a message can be read. libzmq processes commands.");
+PyDoc_STRVAR(has_input_doc,
+"has_input() -> bool\n\nReturn whether a message can be read. The call lets libzmq process its pending commands.");
 
 static PyObject *
 raw_has_input(Raw *self, PyObject *Py_UNUSED(nothing))
@@ -176,7 +177,7 @@ raw_has_input(Raw *self, PyObject *Py_UNUSED(nothing))
     return events < 0 ? raise_number(self, plain_libzmq.last_error()) : PyBool_FromLong(events & POLLIN);
 }
 
-/* Send a shared frame; 0, or the number of an error. */
+/* Send a shared frame; return 0, or the number of the error. */
 static int
 send_shared(Raw *self, Shared *shared)
 {
@@ -197,7 +198,7 @@ send_shared(Raw *self, Shared *shared)
     return error;
 }
 
-/* Send one frame; 0, or the number of an error. */
+/* Send one frame; return 0, or the number of the error. */
 static int
 send_frame(Raw *self, PyObject *frame, int flags)
 {
@@ -214,7 +215,7 @@ send_frame(Raw *self, PyObject *frame, int flags)
 
 PyDoc_STRVAR(send_pair_doc,
 "send_pair(first, second) -> int\n\n"
-"Send a message of two frames; return 0, or EAGAIN or EHOSTUNREACH. Other errors raise.");
+"Send a message of two frames; return 0, EAGAIN or EHOSTUNREACH. Any other error raises an exception.");
 
 static PyObject *
 raw_send_pair(Raw *self, PyObject *const *arguments, Py_ssize_t given)
@@ -228,14 +229,14 @@ raw_send_pair(Raw *self, PyObject *const *arguments, Py_ssize_t given)
     }
     int error = send_frame(self, arguments[0], SNDMORE);
     if (!error) {
-        /* libzmq has decided about the message at its first frame. */
+        /* The second frame never waits: libzmq accepts or refuses a message at its first frame. */
         error = send_frame(self, arguments[1], 0);
     }
     return error && error != EAGAIN && error != EHOSTUNREACH ? raise_number(self, error) : PyLong_FromLong(error);
 }
 
-/* Read the frame that comes next, or set NULL without an exception if there is none; 0 with an exception. `more` is
-   whether another frame of the message follows. */
+/* Read the next frame into `bytes`, and set `more` if another frame of the message follows. Set `bytes` to NULL if no
+   frame waits. Return 0 with an exception. */
 static int
 read_frame(Raw *self, PyObject **bytes, int *more)
 {
@@ -263,7 +264,7 @@ read_frame(Raw *self, PyObject **bytes, int *more)
 
 PyDoc_STRVAR(read_doc,
 "read(limit, frames) -> list[list[bytes]]\n\n"
-"Return the frames of up to `limit` messages that can be read, `frames` frames of each.");
+"Read at most `limit` messages; return the first `frames` frames of each message.");
 
 static PyObject *
 raw_read(Raw *self, PyObject *const *arguments, Py_ssize_t given)

@@ -1,8 +1,8 @@
-/* Lone messages of links, sent and received without the machine around batches. A batch in one frame is received in
-   the same way, because a program that waits gets one frame at a time.
+/* Lone messages of links: a fast path that sends and receives a single message without the code for batches. A JOINED
+   frame with several messages is received in the same way, because a waiting program receives one frame at a time.
 
-   Twins: `Engine._send_alone` of oz.publisher.engine, `ThreadWaits.receive_alone` of oz.subscriber.threads. What is not
-   plain is left to the twin, before anything has changed. */
+   Twins: `Engine._send_alone` of oz.publisher.engine, `ThreadWaits._receive_alone` of oz.subscriber.threads. In an
+   uncommon case, the C code calls its twin before it has changed any object. */
 
 #include "links.h"
 #include "plain.h"
@@ -12,7 +12,7 @@
 
 #define JOINED 0x0a
 #define HEAD_BYTES 32
-/* Seconds after a short send from which a publisher is quiet, as in oz.publisher.batching. */
+/* Seconds after which a publisher is quiet, if the last send was short; see oz.publisher.batching. */
 #define QUIET 20e-6
 
 static double
@@ -33,7 +33,7 @@ number_at(const unsigned char *at, int width)
     return number;
 }
 
-/* Changes of slots, prepared before the first is made, so that all are made or none. */
+/* Prepared changes of slots. All values are created first, so that either all slots are changed or none. */
 typedef struct {
     PyObject *object, *value;
     Py_ssize_t offset;
@@ -46,7 +46,7 @@ typedef struct {
     int count, failed;
 } Changes;
 
-/* Prepare a value for a slot. It takes over the reference. */
+/* Prepare a new value for a slot. The function steals the reference to the value. */
 static void
 change(Changes *self, PyObject *object, Py_ssize_t offset, PyObject *value)
 {
@@ -59,7 +59,7 @@ change(Changes *self, PyObject *object, Py_ssize_t offset, PyObject *value)
     self->changes[self->count++] = (Change){object, value, offset};
 }
 
-/* Prepare the sum of the number in a slot and another. */
+/* Prepare the addition of `more` to the number in a slot. */
 static void
 add(Changes *self, PyObject *object, Py_ssize_t offset, long long more)
 {
@@ -84,7 +84,7 @@ make_changes(Changes *self)
     }
 }
 
-/* Call a method of a lock; 1 if it returned true, 0 if not, -1 with an exception. */
+/* Call a method of a lock; return 1 if the result is True, 0 if not, -1 with an exception. */
 static int
 call_lock(PyObject *lock, PyObject *name, PyObject *argument)
 {
@@ -111,7 +111,7 @@ static Known known;
 
 PyDoc_STRVAR(know_lone_links_doc,
 "know_lone_links(engine, lone, link, place, clock, stats, arrival)\n\n"
-"Set the classes of a subscriber that receives lone messages. TypeError if a class lacks a slot.");
+"Set the classes that are needed to receive lone messages. Raise TypeError if a class lacks a slot.");
 
 static PyObject *
 know_lone_links(PyObject *Py_UNUSED(module), PyObject *arguments)
@@ -163,7 +163,7 @@ typedef struct {
 
 enum { NOTHING, FOUND, OTHER };
 
-/* A frame with head and body, whose head was checked. */
+/* Content of a JOINED frame whose head was checked. */
 typedef struct {
     uint64_t sequence, position;
     Py_ssize_t count;
@@ -225,7 +225,7 @@ make_arrival(PyObject *lone, PyObject *link, const Joined *joined, PyObject *seq
     return made;
 }
 
-/* Return whether all messages are for the queue of the subscriber only. */
+/* Return whether the queue of the subscriber is the only receiver of all messages. */
 static int
 are_for_queue(Receiver *self, PyObject *messages)
 {
@@ -240,7 +240,7 @@ are_for_queue(Receiver *self, PyObject *messages)
     return 1;
 }
 
-/* Return the messages of a frame; NULL if the twin must read the frame. */
+/* Create the messages of a frame; return NULL if the twin must process the frame. */
 static PyObject *
 make_all(Receiver *self, PyObject *lone, const Joined *joined, PyObject *arrival)
 {
@@ -258,7 +258,8 @@ make_all(Receiver *self, PyObject *lone, const Joined *joined, PyObject *arrival
     return messages;
 }
 
-/* Return the first message; put the others into the empty queue of the subscriber. NULL if that failed. */
+/* Put all messages except the first into the empty queue of the subscriber, and return the first; NULL after a
+   failure. */
 static PyObject *
 put_others(Receiver *self, PyObject *messages)
 {
@@ -276,8 +277,8 @@ put_others(Receiver *self, PyObject *messages)
     return first;
 }
 
-/* Return the first message of a frame, put the others into the queue, and record them; NULL if the twin must read the
-   frame. */
+/* Deliver the messages of a frame: return the first message, put the other messages into the queue, and update the
+   link and the counters. Return NULL if the twin must process the frame. */
 static PyObject *
 accept(Receiver *self, PyObject *lone, Joined *joined)
 {
@@ -315,7 +316,7 @@ accept(Receiver *self, PyObject *lone, Joined *joined)
     return first;
 }
 
-/* Keep the frames of a message for the twin; 0 with an exception. */
+/* Store the frames of a message in `Dialler.kept`, where the twin finds them; return 0 with an exception. */
 static int
 keep_frames(PyObject *list, Frame *frames, int count)
 {
@@ -331,8 +332,8 @@ keep_frames(PyObject *list, Frame *frames, int count)
     return 1;
 }
 
-/* Read a frame. FOUND sets the message. OTHER means that the twin must read, perhaps the frames that are kept. -1 with an
-   exception. The caller has the lock. */
+/* Read a frame. The result is FOUND with a message, NOTHING if no frame waits, OTHER if the twin must read, or -1 with
+   an exception. The twin then gets the frames that were read from `Dialler.kept`. The caller holds the lock. */
 static int
 read_lone(Receiver *self, PyObject **message)
 {
@@ -349,7 +350,8 @@ read_lone(Receiver *self, PyObject **message)
     Frame frames[3];
     int count = 0, more = 1, result = FOUND;
     while (more) {
-        /* libzmq has received all frames of a message; of more than two the last is kept. */
+        /* All frames of the message have arrived. If there are more than three, only the first two and the last are
+           kept. */
         int place = count < 3 ? count : 2, error;
         if (count >= 3) {
             plain_let_go(&frames[2]);
@@ -384,7 +386,7 @@ read_lone(Receiver *self, PyObject **message)
     return result;
 }
 
-/* Wait for the socket or a ring; 0 with an exception of a signal handler. */
+/* Wait until the socket or `wake_up` is readable; return 0 if a signal handler has raised an exception. */
 static int
 wait_lone(Receiver *self, int descriptor, double seconds)
 {
@@ -406,12 +408,13 @@ wait_lone(Receiver *self, int descriptor, double seconds)
     }
 }
 
-/* Poll, and read again. As read_lone; the caller has no lock, and gets it unless -1 is returned. */
+/* Poll, and call read_lone again; return its result. The caller does not hold the lock. The function acquires the
+   lock, and keeps it if the result is not -1. */
 static int
 poll_lone(Receiver *self, PyObject *version, int descriptor, double seconds, PyObject **message)
 {
     int is_done = PyObject_SetAttr(self->poll, name_is_polling, Py_True) == 0;
-    /* A change after this check rings, because `is_polling` is set before it. */
+    /* `is_polling` is set before the check, so that a later change of `version` wakes the poll. */
     if (is_done && hot_get(self->engine, known.engine_version) == version) {
         is_done = wait_lone(self, descriptor, seconds);
     }
@@ -427,19 +430,20 @@ poll_lone(Receiver *self, PyObject *version, int descriptor, double seconds, PyO
     return read_lone(self, message);
 }
 
-/* Release a lock and keep the exception that there is. */
+/* Release a lock without changing the current exception. */
 static void
 let_go(PyObject *lock)
 {
     PyObject *type, *raised, *traceback;
     PyErr_Fetch(&type, &raised, &traceback);
     if (call_lock(lock, name_release, NULL) < 0) {
-        PyErr_Clear();
+        PyErr_WriteUnraisable(lock);
     }
     PyErr_Restore(type, raised, traceback);
 }
 
-/* The caller holds `reading`. Return the message, None without any, NULL with an exception. */
+/* Wait for a message; return the message, None if there is none, or NULL with an exception. The caller holds
+   `reading`. */
 static PyObject *
 receive_lone(Receiver *self, double seconds)
 {
@@ -499,10 +503,10 @@ receiver_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyOb
     if (PyObject_Size(self->followers) > 0) {
         PyObject *type, *raised, *traceback;
         PyErr_Fetch(&type, &raised, &traceback);
-        PyObject *done = PyObject_CallMethodNoArgs(self->waits, name_pass_on);
+        PyObject *done = PyObject_CallMethodNoArgs(self->waits, name_wake_followers);
         Py_XDECREF(done);
         if (done == NULL) {
-            PyErr_Clear();
+            PyErr_WriteUnraisable(self->waits);
         }
         PyErr_Restore(type, raised, traceback);
     }
@@ -607,7 +611,7 @@ static PyObject *zero, *one;
 
 PyDoc_STRVAR(know_lone_publisher_doc,
 "know_lone_publisher(engine, sessions, batcher, stream, session, listener, batch, body)\n\n"
-"Set the classes of a publisher that sends lone messages. TypeError if a class lacks a slot.");
+"Set the classes that are needed to send lone messages. Raise TypeError if a class lacks a slot.");
 
 static PyObject *
 know_lone_publisher(PyObject *Py_UNUSED(module), PyObject *arguments)
@@ -669,7 +673,8 @@ is_quiet(PyObject *batcher, double now)
            now - PyFloat_AS_DOUBLE(sent_at) > PyFloat_AS_DOUBLE(pause) * (double)(1 + unmatched - then);
 }
 
-/* Return whether nothing goes before a message of a stream, and the window has room. */
+/* Return whether a message of a stream can be sent at once: no other frame must be sent first, and the window has
+   space. */
 static int
 is_free(PyObject *stream, PyObject *session, const LoneLimits *limits, Py_ssize_t size)
 {
@@ -694,7 +699,7 @@ put_number(unsigned char *at, int width, uint64_t number)
     }
 }
 
-/* Return the JOINED frame of one message. */
+/* Create the JOINED frame of one message. */
 static PyObject *
 make_frame(PyObject *stream, uint64_t sequence, uint64_t position, PyObject *subject, PyObject *payload)
 {
@@ -716,7 +721,7 @@ make_frame(PyObject *stream, uint64_t sequence, uint64_t position, PyObject *sub
     at = links_put_binary(at, subject);
     at = links_put_binary(at, payload);
     *at++ = NIL;
-    /* On failure it sets NULL and an exception. */
+    /* On failure, _PyBytes_Resize sets `frame` to NULL and raises an exception. */
     _PyBytes_Resize(&frame, at - begin);
     return frame;
 }
@@ -771,8 +776,8 @@ make_batch(PyObject *stream, PyObject *session, PyObject *packed, PyObject *posi
     return batch;
 }
 
-/* Give a message to a stream and send it. 1 if it was sent, 0 if nothing has changed, -1 if it was numbered and not
-   sent. */
+/* Number a message in a stream, and send it. Return 1 if the message was sent, -1 if it was numbered but not sent, and
+   0 if nothing has changed. */
 static int
 send_lone(PyObject *engine, PyObject *batcher, PyObject *stream, PyObject *subject, PyObject *payload, double now,
           const LoneLimits *limits)
@@ -838,7 +843,7 @@ send_lone(PyObject *engine, PyObject *batcher, PyObject *stream, PyObject *subje
     return result;
 }
 
-/* Record a send as `Batcher.sent` does; 0 without memory. */
+/* Record a send, as `Batcher.sent` does; return 0 if there is no memory. */
 static int
 record_sent(PyObject *batcher, double began)
 {

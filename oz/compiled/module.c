@@ -1,4 +1,4 @@
-/* The module oz.compiled._hot: its functions and types, and access to slots of classes in Python. */
+/* The module oz.compiled._hot: its functions and types, and access to the slots of Python classes. */
 
 #include "links.h"
 #include <structmember.h>

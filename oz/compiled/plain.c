@@ -1,4 +1,4 @@
-/* Callables that hold objects: FrameReader and Receive. */
+/* Common code of the callable types FrameReader and Receive, which hold references to Python objects. */
 
 #include "plain.h"
 

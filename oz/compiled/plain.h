@@ -1,4 +1,4 @@
-/* Shared parts of read.c, receive.c, rules.c and links_io.c: functions of libzmq, and callables that hold objects. */
+/* Shared parts of read.c, receive.c, rules.c and links_io.c: functions of libzmq, and types of callables. */
 
 #ifndef OZ_PLAIN_H
 #define OZ_PLAIN_H
@@ -13,20 +13,20 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *held[MAX_HELD];
-    /* Socket of libzmq of a FrameReader. */
+    /* For a FrameReader: the libzmq socket. */
     void *socket;
-    /* Offsets of the slots of a Reading, of a Receive. */
+    /* For a Receive: offsets of the slots of the class `Reading`. */
     Py_ssize_t places[MAX_PLACES];
 } Plain;
 
-/* Create a callable with a reference to each object; NULL with an exception. */
+/* Create a callable that holds a reference to each object; return NULL with an exception. */
 Plain *plain_new(PyTypeObject *type, vectorcallfunc call, PyObject *const *held, int count);
 
 int plain_traverse(Plain *self, visitproc visit, void *arg);
 void plain_dealloc(Plain *self);
 extern PyMemberDef plain_members[];
 
-/* Return whether the address of a socket may be used. If not, pyzmq raises the error. */
+/* Return whether a pyzmq socket is open, so that its address may be used. If not, pyzmq must raise the error. */
 int plain_is_open(PyObject *socket);
 
 /* Source: zmq.h of libzmq 4. */
@@ -38,7 +38,7 @@ typedef union {
 #define DONTWAIT 1
 #define RCVMORE 13
 
-/* The functions of the libzmq that pyzmq has loaded, in the order of LIBZMQ of oz.compiled. */
+/* Functions of libzmq, in the order of `LIBZMQ` in oz.compiled. */
 typedef struct {
     int (*getsockopt)(void *socket, int option, void *value, size_t *size);
     int (*init)(Frame *frame);
@@ -54,17 +54,17 @@ typedef struct {
     int (*send_frame)(Frame *frame, void *socket, int flags);
 } Libzmq;
 
-/* Filled by `know_libzmq`, as is the class zmq.Again. */
+/* The functions of the libzmq that pyzmq has loaded, and the class zmq.Again; both set by `know_libzmq`. */
 extern Libzmq plain_libzmq;
 extern PyObject *plain_again;
 
 /* Raise zmq.Again. */
 void plain_raise_again(void);
 
-/* Close a frame, without the interpreter's lock if its memory may belong to Python. */
+/* Close a frame. Release the GIL if the memory of the frame may belong to Python. */
 void plain_let_go(Frame *frame);
 
-/* Return whether one of a list of rules matches a subject; -1 if the filter must decide. */
+/* Return whether one of the rules matches a subject; -1 if the Python filter must decide. */
 int plain_rules_match(PyObject *rules, PyObject *subject);
 
 #endif

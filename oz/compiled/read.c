@@ -1,4 +1,4 @@
-/* The frames of one message, read from ZeroMQ by its own functions.
+/* FrameReader: reads all frames of one message by direct calls of libzmq.
 
    Twin: `frame_reader` of oz.transport.frames. */
 
@@ -6,20 +6,20 @@
 
 /* libzmq --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes up to which libzmq keeps a frame inside the message. */
+/* Size in bytes from which plain_let_go releases the GIL. */
 #define NEVER_SHARED 512
 
 Libzmq plain_libzmq;
 #define libzmq plain_libzmq
 
-/* What tells of a socket of pyzmq whether it is closed; NULL until that was said. */
+/* Descriptor of the attribute that shows whether a pyzmq socket is closed; NULL before `know_libzmq`. */
 static PyObject *closed;
 PyObject *plain_again;
 
 PyDoc_STRVAR(know_libzmq_doc,
 "know_libzmq(functions, closed, again)\n\n"
-"Say where the functions of libzmq are, what tells whether a socket is closed, and what a read with nothing to\n"
-"read raises.");
+"Set the addresses of the libzmq functions, the descriptor that shows whether a socket is closed, and the class of\n"
+"the error to raise if no message can be read.");
 
 static PyObject *
 know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
@@ -79,7 +79,7 @@ plain_raise_again(void)
 
 enum { RECV };
 
-/* Tell whether more frames of a message follow. */
+/* Return whether more frames of the message follow. */
 static inline int
 has_more(Plain *self)
 {
@@ -88,8 +88,8 @@ has_more(Plain *self)
     return libzmq.getsockopt(self->socket, RCVMORE, &more, &size) == 0 && more;
 }
 
-/* Read the first frame, and wait for it if the flags say so; false with an exception, or where pyzmq is to say what
-   the matter is, without one. */
+/* Read the first frame, and wait for it unless the flags forbid this. Return 0 with an exception. Return 0 without an
+   exception if pyzmq must read and raise the error. */
 static int
 read_first(Plain *self, PyObject *socket, Frame *frame, int flags)
 {
@@ -106,15 +106,15 @@ read_first(Plain *self, PyObject *socket, Frame *frame, int flags)
             plain_raise_again();
             return 0;
         }
-        /* A signal handler may raise, or close the socket. */
+        /* A signal has interrupted the read. Its handler may raise, or close the socket. */
         if (error != EINTR || PyErr_CheckSignals() < 0 || !plain_is_open(socket)) {
             return 0;
         }
     }
 }
 
-/* Read what is left of a message by pyzmq, or all of it where nothing is read yet; NULL with an exception. Takes the
-   list of frames over. */
+/* Read the remaining frames of a message by pyzmq, and append them to `frames`. Return NULL with an exception. The
+   function steals the reference to the list. */
 static PyObject *
 read_by_pyzmq(Plain *self, PyObject *const *arguments, Py_ssize_t given, PyObject *frames)
 {
@@ -131,11 +131,11 @@ read_by_pyzmq(Plain *self, PyObject *const *arguments, Py_ssize_t given, PyObjec
     return frames;
 }
 
-/* Let go of what a frame holds.
+/* Close a frame.
 
-   What was sent in this process without being copied goes back to a thread of pyzmq's, in Python, through a socket that
-   has the sender wait while it is full: with the interpreter's lock that thread would never read. pyzmq copies what is
-   below 64 KiB unless it is told otherwise, and oz what is smaller than this. */
+   If a socket of this process sent the frame without a copy, the close returns its memory to a Python thread of pyzmq,
+   through a socket that may be full. A close that holds the GIL would then wait for ever, because the thread cannot
+   read without the GIL. By default pyzmq copies frames below 64 KiB, and oz copies frames below NEVER_SHARED. */
 void
 plain_let_go(Frame *frame)
 {
@@ -148,7 +148,8 @@ plain_let_go(Frame *frame)
     Py_END_ALLOW_THREADS
 }
 
-/* Read all frames of a message whose first one is there: the others are, too. NULL with an exception. */
+/* Read all remaining frames of a message. They have arrived, because the first frame has. Return NULL with an
+   exception. */
 static PyObject *
 read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
 {
@@ -166,7 +167,7 @@ read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
         }
         plain_let_go(frame);
         if (libzmq.init(frame) != 0 || libzmq.recv(frame, self->socket, DONTWAIT) < 0) {
-            /* The context has ended, and pyzmq says so. */
+            /* The context has ended. Let pyzmq raise the error. */
             return read_by_pyzmq(self, arguments, 1, frames);
         }
     }

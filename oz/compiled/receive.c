@@ -1,10 +1,10 @@
-/* `recv` of a drop-in SUB: one frame of a message that matches.
+/* Method `recv` of a drop-in SUB, which returns one frame of a matching message.
 
-   Twin: `SubSocket.recv` of oz.dropin.sub. C receives frames that are in libzmq. The twin receives frames that were
-   read ahead, skips the message of an interrupted receive, and raises the errors of pyzmq.
+   Twin: `SubSocket.recv` of oz.dropin.sub. The C code receives frames that are still in libzmq. The twin returns
+   frames that were read ahead, skips the remaining frames of an interrupted receive, and raises the errors of pyzmq.
 
-   The interpreter's lock is released during each read. Another thread or a signal handler may close the socket then,
-   so each read checks `_closed` first. The address of the libzmq socket comes from the `Reading` of the socket. */
+   Each read releases the GIL. Meanwhile another thread or a signal handler may close the socket. Therefore the C code
+   checks `_closed` before each read. It gets the address of the libzmq socket from the socket's `Reading` object. */
 
 #include "plain.h"
 
@@ -15,12 +15,14 @@ static const char *const slot_names[SLOTS] = {
     "is_first", "is_plain", "is_ready", "more",   "rest", "rules",
 };
 
-/* Seconds of skipping after which a receive calls `WAIT_FOR_NEXT`, which checks its time: CHECK_AFTER of the twin. */
+/* After this number of seconds with refused messages only, a receive calls WAIT_FOR_NEXT, which checks the timeout.
+   The twin has the same constant. */
 #define CHECK_AFTER 0.001
-/* Refused messages for which the clock is read once. A search by the filter may take long, and always reads it. */
+/* The clock is read after this number of refused messages. It is also read after each search by the Python filter,
+   because a search may take long. */
 #define CHECK_EVERY 16
 
-/* One call. All references are borrowed. */
+/* State of one call of `recv`. All references are borrowed. */
 typedef struct {
     Plain *self;
     PyObject *socket, *reading;
@@ -42,7 +44,7 @@ set_slot(Call *call, int name, int value)
 
 /* Reading ---------------------------------------------------------------------------------------------------------
 
-   These functions return 0, an error of libzmq, or -1 with an exception. */
+   These functions return 0, the number of a libzmq error, or -1 with an exception. */
 
 static int
 read_into(Call *call, Frame *frame, int flags)
@@ -63,7 +65,7 @@ read_into(Call *call, Frame *frame, int flags)
     return ENOTSOCK;
 }
 
-/* Read a zmq.Frame by pyzmq, because only pyzmq can make one that shares the memory of libzmq. */
+/* Read a frame by pyzmq, because only pyzmq can create a zmq.Frame that uses the memory of libzmq. */
 static int
 read_object(Call *call, int flags, PyObject **frame, int *more)
 {
@@ -102,7 +104,7 @@ read_frame(Call *call, int flags, PyObject **frame, int *more)
     return error;
 }
 
-/* Drop the other frames of a message. libzmq has all of them. */
+/* Read and drop the remaining frames of a message. All of them have arrived. */
 static int
 skip_rest(Call *call)
 {
@@ -143,9 +145,9 @@ accepts(Call *call, PyObject *frame)
 
 /* Receiving -------------------------------------------------------------------------------------------------------
 
-   These functions return NULL with an exception, or without one if the twin must receive. */
+   These functions return NULL with an exception. They return NULL without an exception if the twin must receive. */
 
-/* Read another frame of the current message. */
+/* Read the next frame of the current message. */
 static PyObject *
 receive_next(Call *call)
 {
@@ -160,7 +162,7 @@ receive_next(Call *call)
     return frame;
 }
 
-/* Return the flags of the next read after a refused message; -1 with an exception. */
+/* Return the flags for the next read after a refused message; -1 with an exception. */
 static int
 wait_for_next(Call *call, PyObject *began, int is_empty)
 {
@@ -173,10 +175,10 @@ wait_for_next(Call *call, PyObject *began, int is_empty)
     return (int)how;
 }
 
-/* Read the first frame of the next message that matches.
+/* Read the first frame of the next matching message.
 
-   The first read does not wait, so that a receive that finds a message at once does not read the clock. `began` is the
-   start of the receive. It is NULL until the receive has to wait or has refused a message. */
+   The first read does not wait, so that the clock need not be read if a message is already there. `began` is the time
+   at which the receive began. It is NULL until the receive must wait, or has refused a message. */
 static PyObject *
 receive_first(Call *call, PyObject **began)
 {
@@ -234,7 +236,7 @@ receive_first(Call *call, PyObject **began)
 
 /* Calls ----------------------------------------------------------------------------------------------------------- */
 
-/* Read the arguments socket, `flags`, `copy` and `track`. Returns 0 if the twin must read them. */
+/* Read the arguments: socket, `flags`, `copy` and `track`. Return 0 if the twin must read them. */
 static int
 read_arguments(Call *call, PyObject *const *arguments, Py_ssize_t given, PyObject *names)
 {
@@ -259,7 +261,8 @@ read_arguments(Call *call, PyObject *const *arguments, Py_ssize_t given, PyObjec
     return (flags == 0 || flags == DONTWAIT) && (call->copies || values[2] == Py_False) && values[3] == Py_False;
 }
 
-/* Receive by the way that the state of the socket asks for. */
+/* Receive one frame, as the state of the socket requires: by pyzmq if there is no filter, as the first frame of the
+   next matching message, or as the next frame of the current message. */
 static PyObject *
 receive(Call *call, PyObject *const *arguments, size_t given, PyObject *names)
 {
@@ -293,7 +296,7 @@ receive_call(PyObject *callable, PyObject *const *arguments, size_t count, PyObj
         call.reading = reading;
         frame = receive(&call, arguments, given, names);
         if (frame == NULL && PyErr_Occurred() && !PyErr_ExceptionMatches(self->held[NOTHING_READ])) {
-            /* The rest of the message in hand is skipped, as after an exception in the twin. */
+            /* The next receive must skip the remaining frames of this message, as after an exception in the twin. */
             set_slot(&call, IS_PLAIN, 0);
             set_slot(&call, IS_READY, 0);
             set_slot(&call, INTERRUPTED, 1);

@@ -1,7 +1,7 @@
-/* Rules of a drop-in SUB: patterns of tokens, compared with a subject without a regex.
+/* Rules of a drop-in SUB. A rule is a pattern of tokens that can be compared with a subject without a regex.
 
-   Twin: `Filter.find` of oz.dropin.filter, which also describes a `Rule`. Only subjects in ASCII are compared, because
-   patterns of text match no bytes that are not UTF-8. */
+   Twin: `Filter.find` of oz.dropin.filter, which also describes a `Rule`. Only ASCII subjects are compared, because
+   text patterns must not match bytes that are not valid UTF-8. */
 
 #include "plain.h"
 

@@ -1,6 +1,7 @@
-"""Settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
+"""Settings of a node, from arguments, `OZ_*` variables, a TOML file and defaults.
 
-`resolve` returns each setting with its source. docs/configuration.md is the page for users.
+The first of these sources that has a value is used. `resolve` returns the value and the source of each setting.
+docs/configuration.md is the page for users.
 """
 
 from oz.configuration.directory import private_directory

@@ -1,7 +1,7 @@
 """Directory in which the nodes of one host find each other: its default path, and checks of its mode and owner.
 
-A process that can write in the directory can impersonate each node. Therefore only the user of the node may own and
-enter the directory.
+A process that can write in the directory can impersonate each node. Therefore the directory must belong to the user of
+the node, and no other user may enter it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def default_directory() -> Path:
     """Return the default of the setting `directory`: `$XDG_RUNTIME_DIR/oz` or `$TMPDIR/oz-<uid>`.
 
     `$XDG_RUNTIME_DIR` is used only if it is an absolute path and belongs to this user, as the XDG Base
-    Directory Specification 0.8 demands. After `sudo -E`, `$XDG_RUNTIME_DIR` belongs to another user. `$TMPDIR`
-    defaults to `/tmp`.
+    Directory Specification 0.8 demands. After `sudo -E`, for example, it belongs to another user. If `$TMPDIR` is not
+    an absolute path, `/tmp` is used.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and _is_own_directory(runtime):
@@ -39,15 +39,15 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
 
     Args:
         directory: absolute path of the directory. Missing parents are created with the same mode.
-        source: source of the path, such as "argument", for errors; see `Setting.source`.
+        source: source of the path for error messages, such as "argument"; see `Setting.source`.
 
     Returns:
         The path of the directory.
 
     Raises:
         ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, or has another
-            mode than 700. The error is also raised if all users can replace the directory in one of its parents,
-            or if the system refuses to create the directory.
+            mode than 700. The error is also raised if all users can write in a parent directory without the sticky
+            bit, and so replace the directory. The system may also refuse to create the directory.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):
@@ -103,7 +103,7 @@ def _fault(path: Path) -> str | None:
 
 
 def _fault_above(path: Path) -> str | None:
-    """Return the fault of the first parent in which every user can replace the directory; None without a fault."""
+    """Return an error text if all users can replace the directory in one of its parents; None otherwise."""
     parent = path.parent.resolve(strict=True)
     for directory in (parent, *parent.parents):
         mode = directory.stat().st_mode

@@ -1,4 +1,4 @@
-"""The configuration file: its candidates, and its tables `[node]`, `[limits]` and `[security]`."""
+"""Reader of the configuration file and its tables `[node]`, `[limits]` and `[security]`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ MAX_FILE_SIZE = 1 << 16
 """Maximum size of a configuration file in bytes. A larger file is refused."""
 
 MAX_DOTS = 1_000
-"""Maximum number of dots in one line. For a dotted key, `tomllib` takes time with the cube of the number of parts."""
+"""Maximum number of dots in one line. The time of `tomllib` grows with the third power of the dots in a key."""
 
 _ANOTHER = f"or name another file with {VARIABLE}; {VARIABLE}=/dev/null means no file"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """Candidate for the configuration file.
+    """Path at which the configuration file may be.
 
     Attributes:
         path: absolute path of the file.
         place: "OZ_CONFIG", "working directory" or "user's configuration".
-        state: "read", "wrong", "not there", or "not needed" because an earlier candidate exists.
+        state: "read", "wrong" (the file has a fault), "not there" (no file has this path), or "not needed" (an earlier
+            candidate exists).
     """
 
     path: Path
@@ -50,13 +51,13 @@ class FileSettings:
     """Contents of the configuration file.
 
     Attributes:
-        candidates: all candidates, in the order in which they are tried.
+        candidates: all paths at which the file may be, in the order in which they are tried.
         path: path of the file that was read; None without a file.
-        table: settings of the table `[node]` by name. Their values are not checked yet.
-        limits: limits of the table `[limits]` by name.
+        table: table `[node]`, without unknown names. The values are not checked yet.
+        limits: table `[limits]`, without unknown names and wrong values.
         security: table `[security]`; None without this table.
-        faults: all faults of the file except wrong values of settings.
-        limit_faults: faults of `[limits]`. The list `faults` contains them too.
+        faults: all faults of the file, except wrong values in `[node]` and `[security]`.
+        limit_faults: faults of `[limits]`, which are also in `faults`.
     """
 
     candidates: tuple[ConfigurationFile, ...] = ()
@@ -69,11 +70,11 @@ class FileSettings:
 
 
 def read_settings() -> FileSettings:
-    """Read the first existing file: only `$OZ_CONFIG` if it is set, else `./oz.toml`, else the user's file."""
+    """Read the configuration file: `$OZ_CONFIG` if it is set, otherwise `./oz.toml`, otherwise the user's file."""
     places = _candidate_paths()
     at = next((at for at, (path, _) in enumerate(places) if os.path.isfile(path)), len(places))
     if os.environ.get(VARIABLE):
-        at = 0  # A missing file is an error if the variable names it.
+        at = 0  # If the variable names a missing file, reading it reports the error.
     found = _read_file(*places[at]) if at < len(places) else FileSettings()
     states = ["not there"] * at + ["wrong" if found.faults else "read"] + ["not needed"] * len(places)
     candidates = tuple(ConfigurationFile(*place, state) for place, state in zip(places, states, strict=False))
@@ -105,7 +106,7 @@ def _read_file(path: Path, place: str) -> FileSettings:
         whole = tomllib.loads(text)
     except OSError as error:
         return _with_fault(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")
-    # Bad TOML, a number of thousands of digits and text that is not UTF-8 are all ValueErrors.
+    # ValueError: wrong TOML, a number of thousands of digits, or text that is not UTF-8.
     except (ValueError, RecursionError) as error:
         return _with_fault(path, f"not TOML: {error}; correct it, {_ANOTHER}")
     table = whole.pop(TABLE, {})
@@ -119,13 +120,13 @@ def _read_file(path: Path, place: str) -> FileSettings:
     if security is not None and is_shared:
         return _with_fault(path, f"{WORLD_WRITABLE}: chmod o-w {path}", SECURITY_TABLE)
     given, limit_faults = limits.limits_of(whole.pop(limits.TABLE, {}), path, text)
-    # Tables with other names belong to other programs, but values outside of tables are faults.
+    # A table with an unknown name belongs to another program, but a value outside of the tables is a fault.
     strays = {key: value for key, value in whole.items() if not isinstance(value, dict)}
     faults = [
         _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
-    # A similar name is a fault, because a misspelled [security] would leave the node without keys.
+    # A similar name is a fault: if a misspelled [security] were ignored, the node would run without keys.
     faults += [
         _fault(path, f"no table of oz is called [{key}]; did you mean [{near}]? Otherwise rename the table")
         for key in whole
@@ -143,8 +144,8 @@ def open_file(path: Path) -> BinaryIO:
     """Open a file of settings for reading, without blocking.
 
     Raises:
-        OSError: the file cannot be read, or is neither a regular file nor /dev/null. Pipes and devices are
-            refused: a pipe may block for ever, and a device may have no end.
+        OSError: the file cannot be read, or is neither a regular file nor /dev/null. A read from a pipe may block for
+            ever, and a read from a device may never end.
     """
     file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 - the caller closes it
     found = os.fstat(file.fileno())
@@ -158,12 +159,12 @@ WORLD_WRITABLE = "all users can write it, and so choose the trusted keys"
 
 
 def is_world_writable(file: BinaryIO) -> bool:
-    """Return whether all users can write to a file. Keys that such a file names cannot be trusted."""
+    """Return whether all users can write to a file, so that they can choose the keys that the file names."""
     return bool(os.fstat(file.fileno()).st_mode & stat.S_IWOTH)
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, open blocks until another process opens a named pipe. Windows has neither flag nor pipes.
+    # Without O_NONBLOCK, `open` of a named pipe blocks until another process opens the pipe. Windows has no such pipes.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -205,7 +206,7 @@ _FOREIGN_FILE = "another user created it in a directory of all users; read it, a
 
 
 def _is_foreign(path: Path, file: BinaryIO) -> bool:
-    """Return whether another user put a file into a shared directory, such as /tmp/oz.toml."""
+    """Return whether another user owns a file in a directory of all users, such as /tmp/oz.toml."""
     owners = {path.lstat().st_uid, os.fstat(file.fileno()).st_uid}
     is_open_to_all = bool(path.parent.stat().st_mode & stat.S_IWOTH)
     return is_open_to_all and not owners <= {0, user()}

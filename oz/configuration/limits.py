@@ -1,4 +1,4 @@
-"""Reader of the table `[limits]` in the TOML file, whose keys are the names of fields of `oz.Limits`."""
+"""Reader of the table `[limits]` in the configuration file. Its keys are the fields of `oz.Limits`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, Any], list[C
     Args:
         table: value of `[limits]` in the file.
         path: path of the file, for error messages.
-        text: text of the file, in which the lines of faults are found.
+        text: text of the file, in which the line of each fault is searched.
 
     Returns:
-        The valid limits by name, and a list of the faults.
+        A dict of the valid limits by name, and a list of the faults.
     """
     if not isinstance(table, dict):
         rule = f"write limits below a line [{TABLE}]"

@@ -1,4 +1,4 @@
-"""File of permissions: TOML with users, roles and rules. The reader collects all faults with their lines.
+"""Reader of the permission file: TOML with users, roles and rules. The reader collects all faults with their lines.
 
 ::
 
@@ -34,7 +34,7 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, compile_with_default
 
 MAX_FILE_SIZE = 1 << 22
-"""Maximum size of a permission file in bytes, enough for thousands of users. A larger file is refused."""
+"""Maximum size of a permission file in bytes: enough for thousands of users. A larger file is refused."""
 
 _TOP = ("default", "dialect", "users", "roles")
 _USER = ("key", "keys", "roles", *ACTIONS)
@@ -49,7 +49,7 @@ class PermissionFile:
         path: path of the file.
         permissions: users and rules; None if the file has a fault.
         faults: all faults, in the order of their lines.
-        warnings: texts about rules without an effect and unused roles.
+        warnings: texts about rules that have no effect, and about roles that no user has.
     """
 
     path: str
@@ -65,10 +65,10 @@ def read_permissions(
 
     Args:
         path: path of the file.
-        warn: function called with the text of each warning; None ignores warnings.
+        warn: function that is called with the text of each warning; None ignores warnings.
 
     Raises:
-        ConfigurationError: the file cannot be read, is not TOML, or has a wrong value. The error names the first fault.
+        ConfigurationError: the file cannot be read, is not TOML, or has a wrong value. It describes the first fault.
     """
     found = survey_permissions(path)
     if found.permissions is None:
@@ -80,7 +80,7 @@ def read_permissions(
 
 
 def survey_permissions(path: str | os.PathLike[str]) -> PermissionFile:
-    """Return the contents of a file of permissions with all faults, without raising a fault."""
+    """Read a file of permissions. Faults are returned, and not raised."""
     name = os.fspath(path)
     try:
         with open_file(Path(name)) as file:
@@ -208,7 +208,8 @@ class _Reader:
         group: Pattern | None = None
         subjects = text
         if action == "group":
-            # A subject may contain blanks. The name of a group in a rule has none.
+            # The text is a subject, or a subject and a group name after a blank. The last blank separates the two,
+            # because a subject may contain blanks and the name of a group may not.
             subjects, blank, name = text.rpartition(" ")
             if not blank:
                 subjects, name = text, "*"
@@ -235,7 +236,7 @@ class _Reader:
         return None
 
     def _warn_of_covered_rules(self, rules: tuple[Rule, ...]) -> None:
-        """Add a warning for each `allow` rule that a `deny` rule for the same action covers: it allows nothing."""
+        """Add a warning for each `allow` rule that has no effect, because a `deny` rule covers all its subjects."""
         for action in ACTIONS:
             ours = [rule for rule in rules if rule.action == action and rule.group is None]
             allowed = [rule for rule in ours if rule.effect == "allow"]
@@ -247,13 +248,16 @@ class _Reader:
                         break
 
     def _warn_of_useless_denials(self, rules: tuple[Rule, ...], *, has_responses: bool) -> None:
-        """Add a warning for `deny` rules without an `allow` rule. In NATS such rules allow all other subjects."""
+        """Add a warning for each `deny` rule of an action without `allow` rules.
+
+        In NATS, such a rule allows all other subjects. In oz, the default denies them.
+        """
         if self._default == "allow":
             return
         allowed = {rule.action for rule in rules if rule.effect == "allow"}
         allowed |= {"history", *(["reply"] if has_responses else ())}
         if "group" in allowed:
-            # The `deny` rules for subscribe also hold for members of groups.
+            # `deny` rules for subscribe also apply to members of groups, so they have an effect.
             allowed.add("subscribe")
         for rule in rules:
             if rule.effect == "deny" and rule.action not in allowed:
@@ -325,7 +329,7 @@ class _RuleSet:
 
 
 class _PrefixIndex:
-    """Index of rules by their patterns' prefixes. With it, a rule is compared only with rules of similar prefixes."""
+    """Index of rules by the prefixes of their patterns, so that only rules with similar prefixes are compared."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)
@@ -356,7 +360,10 @@ def _covers(pattern: Pattern, other: Pattern) -> bool:
 
 
 def _check_dialect_name(text: str) -> None:
-    """Raise PatternError if a pattern begins with a misspelled dialect: read as a subject, it would deny nothing."""
+    """Raise PatternError if a pattern begins with a misspelled dialect name and a colon.
+
+    Without this check, the name would be a part of the subject, and the rule would match nothing.
+    """
     word, colon, _ = text.partition(":")
     if (
         colon

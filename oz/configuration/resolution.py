@@ -1,4 +1,4 @@
-"""Resolution of the settings of a node from arguments, environment variables, the file and defaults."""
+"""Values of a node's settings: the first value among arguments, environment variables, the file and defaults."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Configuration:
 
     Attributes:
         bus: name of the bus that the node joins.
-        name: name of the node; None for the name of the program and its process id.
+        name: name of the node. None means the name of the program and its process id.
         connect: endpoints of nodes or name servers to which the node connects.
-        bind: endpoints that the node binds, and to which nodes of other hosts connect.
+        bind: endpoints that the node binds for nodes of other hosts.
         directory: directory in which nodes of one host find each other. `private_directory` creates this directory.
-        limits: limits of the table `[limits]` in the file. Limits that the file does not set have their defaults.
-        sources: source of each setting, such as "argument" or "default", by the setting's name.
+        limits: limits of the table `[limits]` in the file. A limit that the file does not set has its default.
+        sources: dict from the name of each setting to its source, such as "argument" or "default".
     """
 
     bus: str
@@ -63,12 +63,12 @@ class ConfigurationSurvey:
     """Settings with their sources, and all faults.
 
     Attributes:
-        settings: all settings. A setting with a fault has the value that its source contains.
+        settings: all settings. A wrong value is returned unchanged.
         limits: limits of the table `[limits]` in the file.
-        security: source of the keys: the file that `OZ_SECURITY` names, or the values of `[security]`.
-        candidates: candidates for the configuration file.
+        security: one setting with the file that `OZ_SECURITY` names, or the settings of the table `[security]`.
+        candidates: paths at which the configuration file may be.
         faults: all faults. The faults of the file come first.
-        unused: nearest known variable for each misspelled environment variable.
+        unused: dict from each misspelled environment variable to the most similar variable of oz.
     """
 
     settings: tuple[Setting, ...]
@@ -80,10 +80,10 @@ class ConfigurationSurvey:
 
 
 def resolve(**given: Any) -> Configuration:
-    """Return the configuration of a node. All sources are checked, also values that an argument overrides.
+    """Return the configuration of a node. A wrong value is an error, even if another source overrides it.
 
     Args:
-        given: arguments by the name of the setting. The value None counts as no argument.
+        given: arguments, named as the settings. None means that the argument is not given.
 
     Raises:
         ConfigurationError: the file cannot be read, or a value in the file, the environment or the arguments
@@ -97,7 +97,7 @@ def resolve(**given: Any) -> Configuration:
 
 
 def resolve_limits() -> Limits:
-    """Return the limits for a command or service without a node, from `[limits]` of the file and the defaults.
+    """Return the limits for a command or service without a node: the table `[limits]` of the file, and defaults.
 
     Raises:
         ConfigurationError: the file cannot be read, or a limit is wrong.
@@ -110,11 +110,11 @@ def resolve_limits() -> Limits:
 
 
 def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
-    """Return the source of a command's security settings; None without security settings.
+    """Find the security settings of the environment or the configuration file.
 
     Returns:
-        A pair. If `OZ_SECURITY` names a file, the pair is the file's path and None. Otherwise it is the path of the
-        configuration file and the table `[security]`.
+        If `OZ_SECURITY` names a file: the path of that file, and None. Otherwise: the path of the configuration file,
+        and its table `[security]`. Without security settings: None.
 
     Raises:
         ConfigurationError: the configuration file cannot be read.
@@ -130,10 +130,10 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
 
 
 def survey(**given: Any) -> ConfigurationSurvey:
-    """Return the settings with their sources and all faults, without raising a fault.
+    """Return the settings with their sources, and all faults. Faults are not raised.
 
     Args:
-        given: arguments by the name of the setting, as for `resolve`.
+        given: arguments, named as the settings; see `resolve`.
 
     Raises:
         TypeError: no setting has the name of an argument.
@@ -170,7 +170,7 @@ _Candidate = tuple[Setting, Callable[[Any], Any]]
 def _candidates(
     definition: Definition, given: Mapping[str, Any], found: files.FileSettings
 ) -> Iterator[_Candidate]:
-    """Yield the value of each source for a setting, by precedence, with the function that checks it."""
+    """Yield the value from each source and the function that checks it. The first value overrides the other values."""
     name, kind = definition.name, definition.kind
     if given.get(name) is not None:
         yield Setting(name, given[name], "argument"), kind.check
@@ -202,7 +202,7 @@ def _check_candidate(
 
 
 def _find_unused_variables() -> dict[str, str]:
-    """Return misspelled variables, such as OZ_CONECT, with the nearest known variable."""
+    """Return a dict from each misspelled variable, such as OZ_CONECT, to the most similar variable of oz."""
     known = {definition.variable for definition in DEFINITIONS} | {files.VARIABLE, SECURITY_VARIABLE}
     unknown = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
     guesses = ((name, nearest_name(name, known)) for name in unknown)

@@ -1,7 +1,7 @@
-"""Settings of a node: names, kinds of values, and defaults.
+"""Settings of a node: their names, their kinds of values, and their defaults.
 
-A kind reads a value from text and checks it. It raises `ValueError` with the remedy. The caller adds the
-source of the value.
+A kind of value, such as `BusName`, reads a value from text and checks it. For a wrong value it raises `ValueError` with
+the remedy. The caller adds the source of the value.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, Protocol
 from oz.configuration.directory import default_directory
 
 MAX_BOUND = 16
-"""Maximum number of endpoints in the setting `bind`. A node's card, by which other nodes find it, has at most 64
-endpoints, and the node adds further endpoints."""
+"""Maximum number of endpoints in the setting `bind`. A node announces itself with at most 64 endpoints, including
+endpoints that are not in this setting."""
 
 MAX_TEXT = 255
-"""Maximum size of a name or an endpoint, in bytes. In the card of a node, each of them has at most 512 characters."""
+"""Maximum size of a name or an endpoint, in bytes. In the announcement of a node, a text has at most 512 characters."""
 
 _SOCKET_PATH = 107 if sys.platform == "linux" else 103
 MAX_DIRECTORY = _SOCKET_PATH - len("/01234567-89ab-cdef-0123-456789abcdef")
-"""Maximum size of the directory's path, in bytes. unix(7) limits the path of a socket, and each socket in the directory
-has a UUID as its name."""
+"""Maximum size of the directory's path, in bytes. The name of each socket in the directory is a UUID, and the system
+limits the path of a socket; see unix(7)."""
 
 MAX_PORT = 65_535
 
@@ -37,20 +37,20 @@ _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
 class SettingKind(Protocol):
-    """Kind of a setting: an object that reads the values of the setting and checks them."""
+    """Kind of value: it reads and checks the values of a setting."""
 
     def from_text(self, text: str) -> Any:
-        """Return the value of an environment variable in the form that the node uses."""
+        """Convert the text of an environment variable to the type of the setting."""
         ...
 
     def check(self, value: Any) -> Any:
-        """Return an argument or a value of a file in the form that the node uses."""
+        """Convert an argument, or a value from a file, to the type of the setting."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Name of a node. Cards contain the name, and commands show it to users."""
+    """Name of a node, which other nodes and commands show."""
 
     def from_text(self, text: str) -> str:
         """Return the checked name."""
@@ -69,7 +69,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class BusName(Name):
-    """Name of a bus: letters, digits, `_` and `-`. A pattern or an endpoint is refused as a name."""
+    """Name of a bus: letters, digits, `_` and `-`, so that a pattern or an endpoint is refused as a name."""
 
     def check(self, value: Any) -> str:
         """Return the checked name.
@@ -86,18 +86,18 @@ class BusName(Name):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Endpoints without repeats, in order.
+    """List of endpoints. Repeated endpoints are removed.
 
     Attributes:
         max_count: maximum number of endpoints.
-        are_bound: whether a node binds the endpoints. If so, `*` is allowed as the port.
+        are_bound: whether a node binds the endpoints, so that `*` may stand for the host or the port.
     """
 
     max_count: int
     are_bound: bool = False
 
     def from_text(self, text: str) -> tuple[str, ...]:
-        """Return the endpoints of a text, which commas or blanks separate.
+        """Return the endpoints of a text, in which commas or blanks separate them.
 
         Raises:
             ValueError: a part of the text is not an endpoint, or there are more than `max_count` endpoints.
@@ -105,10 +105,13 @@ class Endpoints:
         return self.check([part for part in _SEPARATORS.split(text) if part])
 
     def check(self, value: Any) -> tuple[str, ...]:
-        """Return the endpoints of an argument, which is one endpoint or a list of endpoints.
+        """Return the endpoints of an argument.
+
+        Args:
+            value: one endpoint, or a list, tuple or set of endpoints.
 
         Raises:
-            ValueError: the value is neither an endpoint nor a list, or there are too many endpoints.
+            ValueError: the value has another type, an endpoint is malformed, or there are too many endpoints.
         """
         given: Any = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):
@@ -178,10 +181,10 @@ class PrivateDirectory:
 
 
 def _decode_endpoint(endpoint: Any) -> Any:
-    """Return an endpoint as text. zmq.LAST_ENDPOINT is bytes, in some versions with a zero byte at the end."""
     if not isinstance(endpoint, bytes):
         return endpoint
     try:
+        # Some versions of libzmq add a zero byte to zmq.LAST_ENDPOINT.
         return endpoint.removesuffix(b"\0").decode()
     except UnicodeDecodeError:
         return endpoint
@@ -198,8 +201,9 @@ class Setting:
 
     Attributes:
         name: name of the setting.
-        value: value of the setting, in the form that the node uses.
-        source: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
+        value: checked value of the setting.
+        source: source of the value: "argument", "default", or for example "environment variable OZ_BUS" or
+            "file /x/oz.toml".
     """
 
     name: str
@@ -212,8 +216,8 @@ class Definition:
     """Definition of one setting.
 
     Attributes:
-        name: name of the argument, and of the key in a file.
-        kind: object that reads and checks the values.
+        name: name of the setting, which is also the name of the argument and of the key in the file.
+        kind: object that reads and checks values of the setting.
         default: function that returns the default value.
     """
 
@@ -223,7 +227,7 @@ class Definition:
 
     @property
     def variable(self) -> str:
-        """Name of the environment variable."""
+        """Name of the environment variable that sets the value."""
         return f"OZ_{self.name.upper()}"
 
 
@@ -240,5 +244,5 @@ BY_NAME: dict[str, Definition] = {definition.name: definition for definition in 
 
 
 def nearest_name(wrong: str, names: Iterable[str]) -> str | None:
-    """Return the known name that is nearest to a misspelled name; None if no known name is similar."""
+    """Return the name that is most similar to a misspelled name; None if no name is similar."""
     return next(iter(difflib.get_close_matches(wrong, names, n=1, cutoff=0.75)), None)

@@ -1,8 +1,8 @@
-"""Line numbers of the values in a TOML file, for error messages. `tomllib` returns values without lines.
+"""Line numbers of the values in a TOML file, for error messages. `tomllib` does not report lines.
 
-The index reads the text line by line with two regexes: one for the header of a table, one for `key =`. `tomllib` has
-accepted the text before. Therefore an error of the regexes leads only to a wrong line number in a message. For a key
-that is not found, the line of its table is used.
+`TomlLines` finds keys with two regexes: one for the header of a table, one for `key =`. The regexes do not cover all of
+TOML. Because `tomllib` has already accepted the text, an error of the regexes only gives a wrong line number in a
+message. If a key is not found, the line of its table is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ASSIGNED = re.compile(
 )
 
 KeyPath = tuple[str | int, ...]
-"""Path of a value in the file: a key for each table, and an index for each list, counted from 0."""
+"""Path of a value in the file: keys of tables, and indexes of lists, which count from 0."""
 
 
 class TomlLines:
@@ -49,18 +49,18 @@ class TomlLines:
 
         Args:
             path: path of the value in the file.
-            value: value at the path. A text in a list has the line on which it is quoted.
+            value: value at the path. If it is a text in a list of several lines, its own line is returned.
         """
         keys = tuple(part for part in path if isinstance(part, str))
         above = (
             self._starts.get(keys[:size]) or self._around.get(keys[:size]) for size in range(len(keys), 0, -1)
         )
-        # A table without a header of its own has the line of the first table in it.
+        # If a table has no header, the line of the first table nested in it is used.
         line = next(filter(None, above), 1)
         return self._within(line).get(value, line) if isinstance(value, str) else line
 
     def _within(self, line: int) -> dict[str, int]:
-        """Return the line of each quoted text after the key on a line, up to the next key or table."""
+        """Return a dict from quoted texts to their lines. The texts are between the key on `line` and the next key."""
         if line not in self._texts:
             at = bisect(self._numbers, line)
             end = self._numbers[at] if at < len(self._numbers) else len(self._lines) + 1
@@ -73,7 +73,7 @@ class TomlLines:
 
 
 def _split_key(name: str) -> tuple[str, ...]:
-    """Split a dotted key by the rules of TOML, which allow dots in quotes."""
+    """Split a dotted key. By the rules of TOML, a dot in quotes does not separate parts."""
     parts: list[str] = []
     try:
         table: Any = tomllib.loads(f"{name} = 0")

@@ -61,7 +61,7 @@ def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Ctrl-C is for the parent, which ends the child.
+        # Ctrl-C must reach only the parent, which ends the child.
         start_new_session=True,
     )
     try:

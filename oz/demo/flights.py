@@ -16,9 +16,8 @@ _MISSING = "NA"
 def load() -> list[tuple[str, dict[str, object]]]:
     """Return `(subject, payload)` for each flight, in the order of the data set.
 
-    The subject is `flight.<origin>.<dest>.<carrier>`. The payload has one entry for each
-    column. Carrier, tail number, airports and `time_hour` (ISO 8601) are text, and other columns are integers.
-    A missing value is None.
+    The subject is `flight.<origin>.<dest>.<carrier>`. The payload has one entry for each column. Carrier, tail number,
+    airports and `time_hour` (ISO 8601) are text, and other columns are integers. A missing value is None.
     """
     columns = _columns()
     values = zip(*(_typed(name, cells) for name, cells in columns.items()), strict=True)

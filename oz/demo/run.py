@@ -28,13 +28,13 @@ END = "demo.end"
 def replay(subscribers: int) -> None:
     """Publish every flight and then `END`.
 
-    The function waits without a timeout until `subscribers` subscribers are connected, and whenever a subscriber is
-    full. No timeout is needed: the subscribers run in the parent process, and this process ends with its parent.
+    The function waits until `subscribers` subscribers are connected, and while a subscriber is full. The waits have no
+    timeout, because the subscribers run in the parent process, and this process ends with its parent.
     """
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
         print(publisher.endpoint, flush=True)
-        # A subscriber subscribes to END last, so that its other subscriptions have arrived too.
+        # A subscriber subscribes to END last. Therefore its other subscriptions have arrived before.
         publisher.wait_for_subscribers(END, count=subscribers, timeout=None)
         publisher.publish_many(messages)
         publisher.publish(END, None)
@@ -51,7 +51,10 @@ SPECS = (
 """Patterns of the demo. The dialect is before the colon; without a dialect it is "nats"."""
 
 SILENCE_TIMEOUT = 10.0
-"""Seconds without a message after which the demo fails, from the last message or from the end of the publisher."""
+"""The demo fails if no message arrives for this number of seconds after the last message.
+
+If no message has arrived at all, the seconds count from the end of the publisher process.
+"""
 
 _TURN = 500
 _POLL_MS = 100
@@ -141,7 +144,7 @@ class _Listener:
         self.subscriber.subscribe(END)
 
     def receive_waiting(self) -> int:
-        """Receive up to `_TURN` waiting messages, so that other subscribers have their turn; return the number."""
+        """Receive waiting messages; return their number. The limit of `_TURN` lets other subscribers receive too."""
         for taken in range(_TURN):
             try:
                 message = self.subscriber.receive(timeout=0)

@@ -3,16 +3,16 @@
 **Theory of operation.** A socket of `zmq.asyncio` works through its *shadow*, a blocking socket object for the
 same libzmq socket. The asyncio socket watches the descriptor FD and reads the option EVENTS of the shadow. When a
 Future waits, the asyncio socket calls `recv` or `send` of the shadow with NOBLOCK. In oz the shadow is a blocking
-drop-in socket, and `_is_ready` returns whether the first waiting Future can be resolved.
+drop-in socket. `_is_ready` decides whether the first waiting Future can be resolved.
 
-The Future of a receive needs a message that matches. The Future of an `oz.asyncio.Poller` needs such a message too.
-A plain `zmq.asyncio.Poller` polls libzmq again when its Future is done, and libzmq does not report a message that oz
-has read and kept. Therefore the Future of a plain poller is resolved when libzmq itself reports POLLIN.
+The Future of a receive or of an `oz.asyncio.Poller` is resolved when a message that matches has arrived. The Future of
+a plain `zmq.asyncio.Poller` is resolved when libzmq itself reports POLLIN. The reason is that a plain poller polls
+libzmq again when its Future is done, and libzmq does not report a message that oz has already read.
 
 A task may be cancelled after its Future has received a message, and before the task runs again. In that case
 `ReceiveFuture`, the Future of a receive, gives its message back to the socket.
 
-This module overrides private methods of pyzmq. These methods have not changed since pyzmq 22.
+This module overrides private methods of pyzmq, which have not changed since pyzmq 22.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
 
 
 class ReceiveFuture(asyncio.Future[Any]):
-    """Future of a receive call.
-
-    If the awaiting task is cancelled after the message was read, the message returns to the socket.
-    """
+    """Future of a receive call. If the awaiting task is cancelled after the read, the message returns to the socket."""
 
     _raw: Any = None
     _is_first = True
@@ -66,7 +63,13 @@ class ReceiveFuture(asyncio.Future[Any]):
         self.resolve(result, result, self._socket._reading.is_first)
 
     def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
-        """Resolve the Future with a result that was built from the frames `raw`."""
+        """Resolve the Future.
+
+        Args:
+            result: result of the receive call.
+            raw: frame or list of frames from which the result was built. `give_back` returns them to the socket.
+            is_first: whether the first of these frames is the first frame of its message.
+        """
         self._raw, self._is_first = raw, is_first
         super().set_result(result)
 
@@ -77,7 +80,7 @@ class ReceiveFuture(asyncio.Future[Any]):
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: ReceiveFuture, load: Callable[[Any], Any]) -> None:
-        """Resolve the Future with the message of `received` after its conversion by `load`, or with an exception."""
+        """Convert the message of the Future `received` by `load`, and resolve this Future with the result or error."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -107,7 +110,7 @@ class ReceiveFuture(asyncio.Future[Any]):
 
 
 class _Shadow(sub.SubSocket):
-    """Blocking shadow. Its option EVENTS reads no message from libzmq, and includes messages that were read before."""
+    """Blocking shadow. Its option EVENTS reports a message that oz has kept, and reads no message from libzmq."""
 
     def get(self, option: int) -> Any:
         if option != _EVENTS:
@@ -120,8 +123,8 @@ class _Shadow(sub.SubSocket):
 class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     """A SUB of `zmq.asyncio` whose `subscribe` takes patterns; see `oz.SubSocket`.
 
-    The socket has all methods, options and attributes of `zmq.asyncio.Socket`. The cancellation of a receive loses no
-    message.
+    The socket has all methods, options and attributes of `zmq.asyncio.Socket`. If a receive is cancelled, no message is
+    lost.
 
     Args:
         context: a `zmq.asyncio.Context`, or another SUB to shadow. Default: `zmq.asyncio.Context.instance()`.
@@ -151,7 +154,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         super().__init__(made_of, socket_type, **options)  # type: ignore[arg-type, misc]
         shadow = _Shadow(shadow=self.underlying, dialect=dialect)
         reading = getattr(original, "_reading", None) or shadow._reading
-        # Not by setattr, because pyzmq would set an option. The reference keeps the original open.
+        # `__dict__`, because `setattr` of pyzmq would set a socket option. `_original` keeps the original socket open.
         shadow.__dict__["_reading"] = self.__dict__["_reading"] = reading
         self.__dict__["_original"] = original
         self._shadow_sock = shadow
@@ -186,7 +189,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     def get(self, option: int) -> Any:
         """Return an option; see `oz.SubSocket.get`."""
         value = super().get(option)
-        # The constructor of pyzmq reads TYPE when `_shadow_sock` does not exist yet.
+        # The constructor of pyzmq reads the option TYPE before `_shadow_sock` exists.
         return sub.SubSocket.get(self._shadow_sock, option) if option in _OWN_OPTIONS else value
 
     setsockopt = set
@@ -204,7 +207,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
-        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        """Return a second socket object for the same libzmq socket; see `zmq.Socket.shadow`."""
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> SubSocket:
@@ -241,7 +244,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             return add_event(kind, args=args, kwargs=kwargs, future=future)
         received = ReceiveFuture(self)
         if not self._recv_futures and kwargs is not None and not self.closed:
-            # Without an earlier waiting receive, a message that has arrived is returned without a timer.
+            # No earlier receive waits, so a message that has arrived is returned at once. pyzmq would start a timer.
             try:
                 received.set_result(
                     getattr(self._shadow_sock, kind)(**{**kwargs, "flags": kwargs["flags"] | _NOBLOCK})
@@ -271,12 +274,12 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             super()._handle_recv()  # type: ignore[misc]
 
     def _schedule_remaining_events(self, events: int | None = None) -> None:
-        # libzmq still reports POLLIN if the skipping of refused messages ended at its time limit.
+        # If `_is_ready` has reached its time limit for refused messages, libzmq still reports POLLIN.
         if self._state and (self._is_ready() or _get(self._shadow_sock, _EVENTS) & _POLLIN):
             self._call_later(0, self._handle_events)  # type: ignore[operator]
 
     def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
-        """Return a Future for a received message that `load` converts."""
+        """Return a Future whose result is the received message, converted by `load`."""
         loaded = ReceiveFuture(self)
         if recvd.done():
             loaded.load(recvd, load)
@@ -333,13 +336,13 @@ class PubSocket(zmq.asyncio.Socket):
         """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`. The first frame is the subject.
 
         Raises:
-            SubjectError: the dialect does not allow the subject; nothing is sent. The Future has the error.
+            SubjectError: the dialect does not allow the subject, and nothing is sent. Awaiting the result raises it.
         """
         return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> PubSocket:
-        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        """Return a second socket object for the same libzmq socket; see `zmq.Socket.shadow`."""
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> PubSocket:

@@ -16,9 +16,9 @@ def check_arguments(name: str, context: Any, socket_type: int, allowed: int, dia
     Args:
         name: public name of the class.
         context: pyzmq context, or None.
-        socket_type: socket type that the program gives.
-        allowed: only socket type that the class supports.
-        dialect: dialect name that the program gives.
+        socket_type: socket type from the program.
+        allowed: the only socket type that the class supports.
+        dialect: dialect name from the program.
 
     Raises:
         ConfigurationError: the class does not support the socket type, or no dialect has this name.

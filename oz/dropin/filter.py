@@ -1,11 +1,11 @@
 """Patterns of one SUB socket, which decide whether the socket accepts a subject.
 
-Each pattern has a count, as each prefix has in libzmq: two calls of `subscribe` need two calls of `unsubscribe`. The
-socket subscribes to every prefix of every pattern in libzmq. Because libzmq counts equal prefixes, a prefix stays
-subscribed while another pattern needs it.
+The filter counts the subscriptions to each pattern, as libzmq counts them for each prefix. Two calls of `subscribe`
+need two calls of `unsubscribe`. In libzmq, the socket subscribes to every prefix of every pattern. If two patterns have
+the same prefix, libzmq counts two subscriptions, and the prefix stays subscribed until both patterns are removed.
 
-Up to `FEW` patterns are matched in turn. For more patterns, a `PatternIndex` matches only the patterns that may
-match. The filter caches its answers, because publishers repeat their subjects.
+Up to `FEW` patterns are matched one after the other. For more patterns, a `PatternIndex` selects the patterns to match.
+The filter caches its answers, because publishers repeat their subjects.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import LONG_PATTERN, TIME_LIMIT, Pattern, is_timed
 
 FEW = 4
-"""Number of patterns up to which a match of each pattern costs less than a search in the index."""
+"""Maximum number of patterns without an index. For more patterns, a search in the index takes less time."""
 
 ANSWERS = 8_192
-"""Maximum number of subjects whose answers are cached."""
+"""Maximum number of cached answers, one for each subject."""
 
 LONGEST_SUBJECT = 256
-"""Maximum size in bytes of a subject whose answer is cached. The limit bounds the memory that peers can fill."""
+"""Maximum size of a subject whose answer is cached, in bytes. The limit bounds the memory that a peer can fill."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
-"""Form of a simple pattern: literal texts with one token between two texts, and a flag for the end of the subject.
-The flag is True if one or more tokens must follow, None if any text may follow, and False if no text may follow. The
-compiled part matches ASCII subjects by rules, in less time than a search in `answers`."""
+"""Simple pattern in a form that C code matches: literal texts, and a flag for the end of the subject.
+
+A subject matches if it contains the texts in this order, with exactly one token between two texts. After the last text,
+the flag allows one or more tokens (True), any text (None), or no text (False). For ASCII subjects, the match takes less
+time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
 
@@ -39,10 +41,10 @@ class Filter:
     """Set of patterns with a count for each pattern.
 
     Attributes:
-        is_active: whether any pattern other than a prefix was ever added. Before that, only libzmq's filter by prefix
-            decides.
-        answers: cache of recent subjects; a value is True if a pattern matches the subject.
-        rules: rule of each pattern; empty if any pattern has no rule, or with more than `FEW` patterns.
+        is_active: whether a pattern that is not a prefix was ever added. Until then, libzmq's filter by prefix
+            suffices.
+        answers: cached answers, as a dict from a subject to True if a pattern matches the subject, otherwise False.
+        rules: rule of each pattern; empty if a pattern has no rule, or if there are more than `FEW` patterns.
     """
 
     __slots__ = ("_counts", "_decide", "_index", "answers", "is_active", "rules")
@@ -101,7 +103,7 @@ class Filter:
         self.answers.clear()
         has_rules = self.is_active and len(self._counts) <= FEW
         rules = [_rule(pattern) for pattern in self._counts] if has_rules else []
-        # The compiled part keeps a reference to the list.
+        # The list is changed in place, because C code keeps a reference to it.
         self.rules[:] = () if None in rules else [rule for rule in rules if rule is not None]
         if not self.is_active:
             self._decide = _accept_all

@@ -1,4 +1,4 @@
-"""`oz.Poller`, which ignores messages that no pattern matches."""
+"""`oz.Poller`, a poller that reports a socket only for messages that match a pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLLIN = int(zmq.POLLIN)
 
 
 class FilteredSocket:
-    """Base class of sockets that refuse some of the messages that libzmq has received."""
+    """Base class of sockets that drop a message if no pattern matches."""
 
     def _has_message(self) -> bool:
         """Drop waiting messages that no pattern matches, and return whether a receive would return at once."""
@@ -26,29 +26,28 @@ class FilteredSocket:
 class Poller(zmq.Poller):
     """A `zmq.Poller` that reports an `oz.SubSocket` or `oz.Subscriber` as readable only for a message that matches.
 
-    A program registers a subscriber as it registers a socket. A subscriber is readable if `receive(timeout=0)` would
-    return a message. `poll` runs the handlers of a subscriber. Other sockets and file descriptors work as in
-    `zmq.Poller`.
+    A subscriber is registered in the same way as a socket. It is readable if `receive(timeout=0)` would return a
+    message. `poll` also runs the subscriber's handlers. Other sockets and file descriptors work as in `zmq.Poller`.
     """
 
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
         """Wait for events, as `zmq.Poller.poll`.
 
-        A reported message is kept for the next receive of its socket. Receive the message before a poller of another
-        class waits for the socket. Poll a subscriber at least once a second, because its publishers wait
-        for acknowledgements.
+        The poller reads a message to match it, and keeps the message for the next receive of the socket. Another class
+        of poller does not see this message, so receive it before the socket is used with another poller. Poll a
+        subscriber at least once a second, because its publishers wait for acknowledgements.
 
         Args:
-            timeout: milliseconds; None or a negative number waits for ever.
+            timeout: longest wait in milliseconds. None or a negative number waits for ever.
 
         Returns:
-            Pairs of a socket and the mask of its events.
+            A list of pairs: a registered object, and the mask of its events.
 
         Raises:
             TypeError: `timeout` is neither a number nor None.
             zmq.ZMQError: a socket is closed, or its context has ended.
             ClosedError: a subscriber is closed.
-            OwnershipError: a subscriber was created before a fork.
+            OwnershipError: a subscriber was created in another process, before a fork.
         """
         if timeout is not None:
             check_number("timeout", timeout, "a number of milliseconds, or None for ever")
@@ -70,7 +69,7 @@ class Poller(zmq.Poller):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
 
     def _wait(self, seconds: float | None, turns: dict[Any, PollTurn]) -> list[tuple[Any, int]]:
-        """Wait once, for at most `seconds`; return the events, without messages that no pattern matches."""
+        """Wait once, for at most `seconds`; drop messages that no pattern matches, and return the events."""
         waits = [] if seconds is None else [seconds]
         polled: list[tuple[Any, int]] = []
         try:

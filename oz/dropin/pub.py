@@ -14,13 +14,13 @@ _SNDMORE = int(zmq.SNDMORE)
 
 
 class SendState:
-    """State of one libzmq PUB. All socket objects for the PUB share the state.
+    """State of one libzmq PUB. A PUB and its shadows share the state.
 
     Attributes:
         dialect: dialect of the subjects.
-        is_checked: whether subjects are checked, because the dialect forbids some subjects.
-        more: whether the last frame was sent with SNDMORE. The next frame is then not a subject. The attribute is
-            valid only if `is_checked` is true.
+        is_checked: whether `send` checks subjects. The dialect "zmq" allows all subjects.
+        more: whether the last frame was sent with SNDMORE, so that the next frame is not a subject. The value is valid
+            only if `is_checked` is true.
     """
 
     __slots__ = ("dialect", "is_checked", "more")
@@ -58,7 +58,7 @@ class PubSocket(zmq.Socket[bytes]):
     ) -> None:
         check_arguments("PubSocket", context, socket_type, zmq.PUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
-        # Not by setattr, because pyzmq would set an option.
+        # `__dict__`, because `setattr` of pyzmq would set a socket option.
         self.__dict__["_sending"] = getattr(shadowed, "_sending", None) or SendState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
@@ -78,7 +78,7 @@ class PubSocket(zmq.Socket[bytes]):
         """Send one frame, as `zmq.Socket.send`. The first frame of a message is the subject.
 
         Raises:
-            SubjectError: the dialect does not allow the subject; nothing is sent.
+            SubjectError: the dialect does not allow the subject, and nothing is sent.
             zmq.ZMQError: libzmq cannot send the frame; see `zmq.Socket.send`.
         """
         sending = self._sending
@@ -96,14 +96,14 @@ class PubSocket(zmq.Socket[bytes]):
         """Send all frames of a message, as `zmq.Socket.send_multipart`. The first frame is the subject.
 
         Raises:
-            SubjectError: the dialect does not allow the subject; nothing is sent.
+            SubjectError: the dialect does not allow the subject, and nothing is sent.
             zmq.ZMQError: libzmq cannot send the message; see `zmq.Socket.send_multipart`.
         """
         return super().send_multipart(msg_parts, flags, *arguments, **options)
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> PubSocket:
-        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        """Return a second socket object for the same libzmq socket; see `zmq.Socket.shadow`."""
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> PubSocket:

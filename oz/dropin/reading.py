@@ -1,12 +1,12 @@
-"""State of one libzmq SUB whose messages pass a filter. All socket objects for the SUB share the state.
+"""State of one libzmq SUB whose messages are matched with patterns. A SUB and its shadows share the state.
 
-`held` has messages that are delivered before the messages in libzmq. A poll must read a message to match it, and holds
-the message for the next receive. The message of a cancelled task is held too. When a program receives a held message
-frame by frame, `rest` has the remaining frames of the message. The frames of other messages stay in libzmq, so that a
-`zmq.Poller` reports them.
+`held` has messages that were read from libzmq and not delivered. A poll must read a message to match it, and holds the
+message for the next receive. If a task is cancelled after a read, its message is held too. Held messages are delivered
+before the messages in libzmq. While a program receives a held message frame by frame, `rest` has the remaining frames.
+If a message is not held, its remaining frames stay in libzmq, so that a `zmq.Poller` reports them.
 
-An exception inside a receive, such as KeyboardInterrupt, may be raised between two frames of a message. Then
-`interrupted` is set, and the next receive skips the remaining frames of that message.
+If an exception such as KeyboardInterrupt is raised between two frames of a message, `interrupted` is set. The next
+receive then skips the remaining frames of the message.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _get: Any = zmq.Socket.get
 
 
 class ReceiveState:
-    """Frames that were read but not delivered yet. A frame is bytes or a `zmq.Frame`.
+    """Patterns of a SUB, and frames that were read but not delivered yet. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
         address: memory address of the libzmq socket; 0 if C code cannot call libzmq.
-        dialect: default dialect for patterns as text in `subscribe`.
+        dialect: dialect of a pattern that is text without a dialect name.
         filter: patterns of the socket.
         answers: cached answers of the filter; see `Filter.answers`.
         rules: rules of the filter; see `Filter.rules`.
         sndhwm: value of the option SNDHWM that the program has set.
-        read_message: function that reads all frames of a message from libzmq, as bytes. The function may be compiled.
+        read_message: function that reads all frames of a message from libzmq, as bytes.
         has_more: function that returns libzmq's option RCVMORE.
         rest: frames of the current message that were read but not delivered.
         more: whether libzmq has more frames of the current message. The value is not updated while `is_plain` is
@@ -48,9 +48,10 @@ class ReceiveState:
             `is_plain` is true.
         interrupted: whether an exception has interrupted a receive in the middle of a message.
         error: error that the next receive raises, or None.
-        is_ready: whether the next frame is still in libzmq, and is the first frame of a message.
-        is_plain: whether `is_ready` is true, libzmq's filter by prefix suffices, and no message can be given back.
-        is_awaited: whether asyncio tasks receive. The message of a cancelled task is then given back.
+        is_ready: whether the next frame is the first frame of a message, and is still in libzmq.
+        is_plain: whether a receive can call pyzmq directly: `is_ready` is true, all patterns are prefixes, and no
+            asyncio task receives.
+        is_awaited: whether asyncio tasks receive. After the cancellation of a task, its message is given back.
     """
 
     __slots__ = (
@@ -89,7 +90,7 @@ class ReceiveState:
         self.is_plain = self.is_ready and not (self.filter.is_active or self.is_awaited)
 
     def end_plain(self, socket: zmq.Socket[Any]) -> None:
-        """Start to update `more`, because `is_plain` ends."""
+        """Set `more`, which is not updated while `is_plain` is true."""
         self.more = bool(_get(socket, _RCVMORE))
 
     def skip_message(self, socket: zmq.Socket[Any]) -> None:

@@ -1,20 +1,20 @@
 """`oz.SubSocket`, a SUB of pyzmq that takes patterns.
 
 **Theory of operation.** `subscribe` subscribes to the prefixes of a pattern in libzmq, which filters by these prefixes.
-A receive reads the first frame of a message and matches it with the patterns. If no pattern matches, the receive also
-reads and drops the remaining frames of that message, and reads the next message. The socket needs no thread and no
-second socket, and sends the same bytes as a plain SUB.
+A receive reads the first frame of a message and matches it with the patterns. If no pattern matches, the message is
+*refused*: the receive reads and drops its remaining frames, and reads the next message. The socket needs no thread and
+no second socket, and sends the same bytes as a plain SUB.
 
-`ReceiveState` has the patterns, the frames that were read but not delivered, and the place in the current message.
-While the socket has only prefixes, `recv` calls pyzmq directly.
+`ReceiveState` has the patterns, and the frames that were read but not delivered. While all patterns are prefixes,
+`recv` calls pyzmq directly.
 
 The first read of a receive waits in libzmq, which obeys the timeout RCVTIMEO. After a refused message, `zmq_poll` waits
 for the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`, so that a stream of
 refused messages cannot block it.
 
-The option EVENTS is exact: to read the option drops refused messages, and keeps the first message that matches.
-`zmq.asyncio` and Tornado's streams depend on EVENTS, so they see matching messages only. `zmq.Poller`,
-`zmq.proxy` and the descriptor FD also report refused messages, because C code uses the libzmq socket directly.
+A program that reads the option EVENTS makes the socket drop refused messages and keep the first message that matches.
+Therefore `zmq.asyncio` and Tornado's streams, which depend on EVENTS, see only messages that match. `zmq.Poller`,
+`zmq.proxy` and the descriptor FD also report refused messages, because they use the libzmq socket directly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_defa
 from oz.transport.libzmq import IS_KNOWN
 
 SKIP_SECONDS = 0.01
-"""Maximum time in seconds for which a receive with NOBLOCK drops refused messages: about ten thousand messages."""
+"""Maximum seconds for which a receive with NOBLOCK drops refused messages. In this time it drops about 10,000."""
 
 CHECK_AFTER = 0.001
 """Seconds between two checks of the timeout while a receive drops refused messages."""
@@ -47,7 +47,7 @@ _RCVMORE, _RCVTIMEO, _SNDHWM = int(zmq.RCVMORE), int(zmq.RCVTIMEO), int(zmq.SNDH
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 _recv: Any = zmq.Socket.recv
-"""Method of pyzmq in C, without the filter."""
+"""Receive method of pyzmq, which does not match patterns."""
 
 _NOTHING_READ = (zmq.ZMQError, TypeError, ValueError, OverflowError, BufferError)
 """Errors of pyzmq that are raised before a frame is read."""
@@ -64,7 +64,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         sub.subscribe("weather.*.wind", dialect="nats")
         subject, payload = sub.recv_multipart()
 
-    A plain `zmq.Poller` may report a message that the pattern refuses; `oz.Poller` and `poll` do not.
+    A plain `zmq.Poller` may report the socket for a message that no pattern matches. `oz.Poller` and the method `poll`
+    report only messages that match.
 
     Args:
         context: a `zmq.Context`, or another SUB to shadow. Default: `zmq.Context.instance()`.
@@ -91,7 +92,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     ) -> None:
         check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
-        # Not by setattr, because pyzmq would set an option.
+        # `__dict__`, because `setattr` of pyzmq would set a socket option.
         self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or ReceiveState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
@@ -118,11 +119,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         Two equal calls need two calls of `unsubscribe`, as in libzmq.
 
         Args:
-            topic: prefix as bytes, pattern as text, or a compiled pattern. Empty text matches every message. Compiled
-                patterns of `oz.compile`, `re` and `regex` keep their dialect.
-            dialect: dialect of the whole text. Default: the dialect of the socket. With the dialect "zmq", text is
-                a literal prefix, even `md.*`, without a warning. With another dialect, text may name its dialect
-                before a colon, as in "rv:Foo.*".
+            topic: prefix as bytes, pattern as text, or a compiled pattern. Empty text matches every message. A pattern
+                of `oz.compile` keeps its dialect, and a pattern of `re` or `regex` is a regex.
+            dialect: dialect of the whole text. Default: the dialect of the socket. In the dialect "zmq", text is a
+                literal prefix: `md.*` matches only subjects that begin with these characters. If the socket has another
+                dialect, text may begin with the name of its dialect and a colon, as in "rv:Foo.*".
 
         Raises:
             PatternError: the dialect does not allow the text.
@@ -179,7 +180,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         reading = self._reading
         is_known = reading.filter.discard(pattern)
         if is_known or not reading.filter.is_active:
-            # A shadow of a plain SUB does not know the prefixes that the plain SUB has subscribed to.
+            # A prefix that was not subscribed here goes to libzmq too: this socket object may shadow a plain SUB that
+            # has subscribed to the prefix.
             for prefix in pattern.prefixes:
                 super().set(_UNSUBSCRIBE, prefix)
 
@@ -188,11 +190,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def set(self, option: int, optval: Any) -> None:
         """Set an option, as `zmq.Socket.set`. SUBSCRIBE and UNSUBSCRIBE take a prefix.
 
-        SNDHWM is always 0 in libzmq, because a SUB drops subscriptions that exceed SNDHWM. `get` returns the value
-        that the program has set.
+        libzmq always gets 0 (no limit) for SNDHWM, because a SUB drops subscriptions beyond SNDHWM. `get` returns the
+        value that the program has set.
 
         Raises:
-            ConfigurationError: CONFLATE or INVERT_MATCHING is set while the socket has a pattern.
+            ConfigurationError: CONFLATE or INVERT_MATCHING is set, and a pattern that is not a prefix was subscribed.
             zmq.ZMQError: libzmq refuses the option; see `zmq.Socket.set`.
         """
         reading = self._reading
@@ -209,10 +211,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 super().set(_SNDHWM, 0)
 
     def get(self, option: int) -> Any:
-        """Return an option, as `zmq.Socket.get`. EVENTS has POLLIN only for a message that matches."""
+        """Return an option, as `zmq.Socket.get`. EVENTS contains POLLIN only for a message that matches."""
         reading = self._reading
         if option == _EVENTS and not reading.is_plain:
-            # If the time limit for refused messages ends without a match, POLLIN remains: the program receives again.
+            # If `_has_message` reaches its time limit without a match, POLLIN of libzmq remains, so that the program
+            # receives again.
             found = _POLLIN if self._has_message() else 0
             return int(super().get(option)) | found
         value = super().get(option)
@@ -228,12 +231,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     # Receiving --------------------------------------------------------------------------------------------
 
     def _wait_for_next(self, flags: int, began: float, is_empty: bool) -> int:
-        """Check the time of a receive that refused a message, and wait for the next message.
+        """Check the timeout of a receive after a refused message, and wait for the next message if libzmq has none.
 
         Args:
             flags: flags of the receive.
             began: time at which the receive began, in monotonic seconds.
-            is_empty: whether libzmq has no message. The call then waits for a message.
+            is_empty: whether libzmq has no message.
 
         Returns:
             Flags for the next read.
@@ -263,8 +266,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Receive the next frame of a message that matches, as `zmq.Socket.recv`.
 
         Raises:
-            zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.
-            PatternTimeout: a pattern exceeded its time limit; the message is dropped.
+            zmq.Again: no message matched within RCVTIMEO. With NOBLOCK: no message that matches has arrived.
+            PatternTimeout: a pattern exceeded its time limit, and the message was dropped.
         """
         reading = self._reading
         try:
@@ -304,7 +307,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         except _NOTHING_READ:
             raise
         except BaseException:
-            # No call here, because a signal handler may raise at each call.
+            # Only assignments here, because a signal handler may raise an exception at each call.
             reading.is_plain = reading.is_ready = False
             reading.interrupted = True
             raise
@@ -336,11 +339,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[Any]:
         """Receive all frames of the next message that matches, as `zmq.Socket.recv_multipart`.
 
-        After `recv` of a first frame, `recv_multipart` returns the remaining frames of that message.
+        After `recv` of a first frame, `recv_multipart` returns the remaining frames of the same message.
 
         Raises:
-            zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.
-            PatternTimeout: a pattern exceeded its time limit; the message is dropped.
+            zmq.Again: no message matched within RCVTIMEO. With NOBLOCK: no message that matches has arrived.
+            PatternTimeout: a pattern exceeded its time limit, and the message was dropped.
         """
         reading = self._reading
         try:
@@ -368,7 +371,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Receive one frame into a buffer, as `zmq.Socket.recv_into`.
 
         Returns:
-            Size of the frame in bytes; bytes that exceed the buffer are lost.
+            Size of the frame in bytes. If the frame is larger than the buffer, its end is lost.
 
         Raises:
             zmq.Again, PatternTimeout: no message was received; see `recv`.
@@ -379,7 +382,6 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return copy_into(room, self.recv(flags, copy=False))
 
     def _read_one(self, flags: int, copy: bool = True, track: bool = False) -> list[Any]:
-        """Read one frame from libzmq."""
         frame = _recv(self, flags, copy, track)
         reading = self._reading
         reading.more = bool(reading.has_more(self)) if copy else frame.more
@@ -424,10 +426,10 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
     def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
-        """Read messages until a message matches. The caller has read a message that did not match.
+        """Drop messages until a message matches, and return it. The caller has read a message that did not match.
 
         Args:
-            read: function that takes flags, and reads one message or its first frame.
+            read: function that is called with flags, and reads a message or its first frame.
             flags: flags of the receive.
             began: time at which the receive began, in monotonic seconds.
         """
@@ -459,7 +461,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
-        # Before the read, because a receive must check `held` if an exception comes before `update_state`.
+        # Set before the read: if an exception comes before `update_state`, the next receive must still check `held`.
         reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
@@ -480,7 +482,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
-        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        """Return a second socket object for the same libzmq socket; see `zmq.Socket.shadow`."""
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> SubSocket:
@@ -504,7 +506,7 @@ def check_buffer(buffer: Any, nbytes: int) -> memoryview:
     """Return the part of a buffer that a frame may fill.
 
     Args:
-        buffer: buffer that the program gives to `recv_into`.
+        buffer: argument of `recv_into`.
         nbytes: size of the part in bytes; 0 for the whole buffer.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Live view of a bus in the browser; it needs the extra `explorer`."""
+"""Live view of a bus in the browser. It needs the extra `explorer` of ozmq."""

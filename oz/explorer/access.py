@@ -1,9 +1,9 @@
-"""Check of requests to the explorer: it rejects requests of other sites, also if their names resolve to this machine.
+"""Rejection of requests that a page of another site sends to the explorer through the user's browser.
 
-A page of another site can send requests to the explorer through the browser of its reader. The browser names the site
-in the header `Origin`. After DNS rebinding, the name of the site resolves to the explorer, and the browser reports no
-other origin. The header `Host` then still has the name of the site. DNS rebinding needs a name, so a `Host` that is an
-address is accepted.
+The browser names the other site in the header `Origin`. An attacker can avoid this with DNS rebinding: the name of the
+other site then resolves to the address of the explorer, and the browser treats both as one origin. But the header
+`Host` still has the name of the other site. Therefore only known names are accepted in `Host`. An IP address in `Host`
+is accepted too, because DNS rebinding needs a name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 
 def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str:
-    """Return the reason for which a request is rejected; empty if the request is accepted.
+    """Return why a request is rejected; empty if the request is accepted.
 
     Args:
         host: value of the header `Host`, or None.
         origin: value of the header `Origin`, or None.
-        names: names of this server that are accepted in addition to `localhost` and all addresses.
+        names: host names that are accepted in addition to `localhost` and IP addresses.
     """
     name = _name_of(host or "")
     if not (name == "localhost" or name in names or _is_address(name)):
@@ -45,6 +45,6 @@ def _is_address(name: str) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Return whether an address `HOST:PORT` can be reached from this host only."""
+    """Return whether only this host can reach an address `HOST:PORT`."""
     name = _name_of(address)
     return name == "localhost" or (_is_address(name) and ip_address(name).is_loopback)

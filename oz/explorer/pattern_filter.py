@@ -1,6 +1,6 @@
-"""Pattern of the page, and the subjects of a table that match it.
+"""Subjects that match the pattern on the page.
 
-The cost of a pattern is bounded: `advance` tests new subjects only, and has a time limit.
+The cost of a pattern is bounded: `advance` tests only new subjects, and has a time limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oz.subjects.advice import advice
 from oz.subjects.explanation import is_delivered, regex_text
 from oz.subjects.pattern import Pattern
 
-_STEP = 100  # Subjects between two reads of the clock.
+_STEP = 100  # Number of subjects that are tested between two reads of the clock.
 
 
 class PatternFilter:
@@ -32,11 +32,11 @@ class PatternFilter:
         self.matched: list[Entry] = []
 
     def advance(self, clock: Callable[[], float], seconds: float) -> None:
-        """Test the subjects that are new in the table since the last call.
+        """Test the subjects of the table that were not tested yet.
 
         Args:
             clock: function that returns the time in seconds.
-            seconds: maximum duration in seconds, so that a slow regex does not block the page.
+            seconds: time after which the call returns, in seconds, so that a slow regex does not block the page.
         """
         end = clock() + seconds
         while self._tested < len(self._table.subjects) and clock() < end:
@@ -57,7 +57,7 @@ class PatternFilter:
         return sorted(busiest(self.matched, count), key=lambda entry: entry.subject or "")
 
     def summary(self) -> dict[str, Any]:
-        """Return, for the page, the prefixes and the regex of the pattern, and the counts of subjects and messages."""
+        """Return the prefixes and the regex of the pattern, and numbers of subjects and messages, for the page."""
         pattern = self._pattern
         return {
             "dialect": pattern.dialect,

@@ -10,7 +10,7 @@ from oz.escaping import json_text, json_value, printable
 from oz.wire.codec import MsgpackCodec
 
 _HEX_BYTES = 4_096
-"""Maximum number of bytes of a payload that are shown as hexadecimal digits."""
+"""Maximum number of bytes that are shown as hexadecimal digits."""
 _PREVIEW_BYTES = 256
 _PREVIEW_CHARACTERS = 80
 
@@ -18,11 +18,11 @@ _codec = MsgpackCodec()
 
 
 def decode(payload: bytes, form: str) -> tuple[str, str]:
-    """Return the form of a payload, and its text.
+    """Return the form in which a payload is shown, and its text.
 
     Args:
         payload: bytes of the message.
-        form: one of `FORMS`. "auto" selects the first form that fits: JSON, text, MessagePack or hex.
+        form: one of `FORMS`. "auto" tries JSON, text and MessagePack. If the form does not fit, hex is used.
     """
     return _decode(payload, form, indent=2)
 
@@ -35,14 +35,14 @@ def preview(payload: bytes) -> str:
 
 
 def encode(text: str, form: str) -> bytes:
-    """Return the payload for a text that the reader has typed on the page.
+    """Return the payload of a message from the text that the user has typed on the page.
 
     Args:
-        text: the typed text.
-        form: "msgpack" if the text is JSON and is sent as MessagePack. Otherwise the bytes of the text are sent.
+        text: text of the user.
+        form: "msgpack" to convert JSON to MessagePack. Otherwise the payload is the text in UTF-8.
 
     Raises:
-        ValueError: the text is not JSON.
+        ValueError: the text is not JSON, or MessagePack cannot represent it.
     """
     if form != "msgpack":
         return text.encode(errors="surrogateescape")

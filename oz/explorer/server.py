@@ -1,7 +1,7 @@
 """Web server of the explorer: it serves one page, and answers the requests of the page with JSON.
 
-The page sends requests once a second (`POST /api/subjects`, `GET /api/bus`). There is no WebSocket. Therefore a slow
-tab sends fewer requests, and a hidden tab sends no requests.
+The page polls the server once a second (`POST /api/subjects`, `GET /api/bus`) and uses no WebSocket. A slow tab
+therefore sends fewer requests, and a hidden tab sends none.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
 
     Args:
         view: samples of the bus that the page shows.
-        publish: publishes the message of the form; None for a page without the form.
-        names: further names of this server in the header `Host`.
+        publish: function that publishes a message of the page's form; None for a page without this form.
+        names: names of this host that are accepted in the header `Host`, beside `localhost`.
     """
 
     async def settings(_request: Request) -> Any:
@@ -135,7 +135,7 @@ def _check(request: Request, names: Collection[str]) -> None:
 async def _body(request: Request) -> dict[str, Any]:
     """Return the JSON object of a request.
 
-    Only the content type of JSON is accepted, because an HTML form of another site cannot send it.
+    Only the content type of JSON is accepted: a form of another site can send requests, but not with this type.
     """
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise HTTPException(415, "the content type is not application/json")
@@ -167,10 +167,10 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 class Server:
-    """HTTP server of an explorer in a thread of its own.
+    """HTTP server of an explorer. It runs in its own thread.
 
     Attributes:
-        url: address of the page.
+        url: URL of the page.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class Server:
         Args:
             view: samples of the bus that the page shows.
             address: address to bind, as `HOST:PORT`. Port 0 selects a free port.
-            publish: publishes the message of the form; None for a page without the form.
-            names: further names of this server in the header `Host`.
+            publish: function that publishes a message of the page's form; None for a page without this form.
+            names: names of this host that are accepted in the header `Host`, beside `localhost`.
 
         Raises:
             ConfigurationError: the address is malformed, or cannot be bound.

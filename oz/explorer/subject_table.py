@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-`put` adds each message to the entry of its subject only. `tick` adds the messages of an interval to the branches above
-the subjects, and computes rates. The costs of `put` and `tick` depend on the subjects that have new messages, and
-not on all subjects. `rows` returns the busiest entries of each open branch.
+`put` counts a message only in the entry of its subject. Once a second, `tick` adds the new messages to the branches
+above the subjects, and computes rates. The time of `put` and `tick` depends only on the number of subjects with new
+messages. `rows` returns the busiest entries of each open branch.
 
-The table is bounded: `MAX_SUBJECTS` subjects, `MAX_LEVELS` levels, `PAYLOAD_BYTES` of each payload, and `TOTAL_BYTES`
-of all payloads. Messages of further subjects are counted in `others`.
+The table is bounded: it has at most `MAX_SUBJECTS` subjects, `MAX_LEVELS` levels, `PAYLOAD_BYTES` of each payload, and
+about `TOTAL_BYTES` of all payloads. `others` counts the messages of subjects that do not fit.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ MAX_LEVELS = 16
 MAX_ROWS = 500
 """Maximum number of rows of the tree."""
 BRANCH_ROWS = 50
-"""Maximum number of rows of one branch. Above it, only the busiest entries are shown."""
+"""Maximum number of rows of one branch. If a branch has more entries, the page shows only the busiest."""
 PAYLOAD_BYTES = 64 << 10
 TOTAL_BYTES = 64 << 20
 SHORT_BYTES = 256
-"""Maximum number of bytes that are kept of a new payload when all payloads together exceed `TOTAL_BYTES`."""
+"""Maximum number of bytes that are kept of a new payload if all payloads together would exceed `TOTAL_BYTES`."""
 
 
 class Entry:
-    """Branch of the tree, subject, or both.
+    """Entry of the tree: a branch, a subject, or both.
 
     Attributes:
         label: part of the subject at the level of the entry.
         parent: entry of the level above; None for the root.
         children: entries of the next level, by their labels.
         subject: full subject; None for a branch that is not a subject itself.
-        messages: number of messages until the last tick, with the messages of all entries below.
+        messages: number of messages of this entry and of all entries below it, counted up to the last tick.
         rate: messages per second between the last two ticks.
         payload: first bytes of the last payload.
-        payload_bytes: length in bytes of the last payload as it was received.
+        payload_bytes: size of the whole last payload in bytes.
         time_ns: time of the last message, in nanoseconds since 1970.
     """
 
@@ -58,7 +58,7 @@ class Entry:
         self.messages, self.rate, self.time_ns = 0, 0.0, 0
         self.payload, self.payload_bytes = b"", 0
         self._new = 0  # Number of messages of the subject since the last tick.
-        self._step = 0  # Number of messages that the running tick adds.
+        self._step = 0  # Number of messages that `tick` adds to this entry; 0 between two ticks.
 
 
 class Row(NamedTuple):
@@ -67,7 +67,7 @@ class Row(NamedTuple):
     Attributes:
         path: labels from the first level to this entry, joined by the separator.
         level: level in the tree, from 1.
-        shown: number of entries that are shown directly below this row; 0 for a closed branch.
+        shown: number of children of this entry that have rows; 0 for a closed branch.
         entry: entry of the table that the row shows.
     """
 
@@ -83,7 +83,7 @@ class SubjectTable:
     Attributes:
         root: entry above the entries of the first level.
         subjects: entries of the subjects, in the order of their first messages.
-        others: number of messages until the last tick whose subjects did not fit into the table.
+        others: number of messages whose subjects did not fit into the table, counted up to the last tick.
     """
 
     def __init__(self, separator: str = ".", max_subjects: int = MAX_SUBJECTS) -> None:
@@ -105,7 +105,7 @@ class SubjectTable:
 
     @property
     def others(self) -> int:
-        """Number of messages until the last tick whose subjects did not fit into the table."""
+        """Number of messages whose subjects did not fit into the table, counted up to the last tick."""
         return self._others.messages
 
     def put(self, subject: str, payload: bytes, time_ns: int) -> None:
@@ -144,10 +144,10 @@ class SubjectTable:
         return self._by_subject.get(subject)
 
     def tick(self, seconds: float) -> None:
-        """Add the messages since the last call to all branches, and compute rates.
+        """Add the messages since the last call to the counts of the branches, and compute rates.
 
         Args:
-            seconds: duration in seconds since the last call.
+            seconds: seconds since the last call.
         """
         for entry in self._moving:
             entry.rate = 0.0
@@ -191,7 +191,7 @@ class SubjectTable:
             self._append_rows(rows, entry, path + self._separator, level + 1, opened)
 
     def _busiest_of(self, branch: Entry) -> list[Entry]:
-        """Return the busiest entries of a branch. They are sorted by name, so that rows keep their places."""
+        """Return the busiest entries of a branch, sorted by name, so that rows do not move on the page."""
         found = self._busiest.get(branch)
         if found is None:
             found = self._busiest[branch] = busiest(branch.children.values(), BRANCH_ROWS)
@@ -200,7 +200,7 @@ class SubjectTable:
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
-    """Return the `count` entries with the highest rates. At equal rates, more messages decide."""
+    """Return the `count` entries with the highest rates. Among equal rates, the number of messages decides."""
     if len(entries) <= count:
         return list(entries)
     return nlargest(count, entries, key=lambda entry: (entry.rate, entry.messages))

@@ -1,4 +1,4 @@
-"""Data that the explorer sends to its page: subjects, pattern, payload, and the nodes of the bus.
+"""Data that the explorer sends to its page: subjects, a pattern's matches, a payload, and the nodes of the bus.
 
 If no page is open, the explorer only counts messages. All open pages share one sample per second.
 """
@@ -24,9 +24,9 @@ from oz.subjects.pattern import compile as compile_pattern
 TICK_SECONDS = 1.0
 """Minimum number of seconds between two samples of the subjects, and between two samples of the nodes."""
 ANSWER_SECONDS = 1.0
-"""Seconds for which a sample waits for the answers of the nodes."""
-_FILTER_SECONDS = 0.1  # Maximum time for which one answer tests subjects.
-_FILTERS = 8  # Number of patterns whose matches are kept.
+"""Maximum seconds for which a sample waits for the answers of the nodes."""
+_FILTER_SECONDS = 0.1  # Maximum time for which one request of the page tests subjects.
+_FILTERS = 8  # Maximum number of patterns whose matches are kept.
 _TABLE_ROWS = 200
 _LINKS = 1_000
 
@@ -35,7 +35,7 @@ class BusView:
     """Samples of a bus. Several threads may call the methods of one view."""
 
     def __init__(self, node: Node, patterns: Sequence[PatternLike], separator: str = ".") -> None:
-        """Subscribe to the messages of the bus. Publishers never wait for this subscription.
+        """Subscribe to the messages of the bus. If the explorer is slow, it drops messages, and publishers never wait.
 
         Args:
             node: node without a codec, so that payloads are bytes.
@@ -66,7 +66,7 @@ class BusView:
         Args:
             opened: paths of the open branches.
             pattern: text of a pattern whose matching subjects are returned; empty for the tree.
-            dialect: dialect of the pattern; None for the dialect that the text names.
+            dialect: dialect of the pattern. With None, the text may name its dialect; otherwise "nats" is used.
             selected: subject whose payload is shown, or None.
             form: form in which the payload is shown; one of `payload.FORMS`.
         """
@@ -130,7 +130,7 @@ class BusView:
         """Return the nodes, links, subscribers, groups and losses of the bus.
 
         Raises:
-            PermissionDenied: the nodes deny their statistics.
+            PermissionDenied: this node has no permission to read the statistics of the nodes.
         """
         with self._bus_lock:
             now = time.monotonic()
@@ -169,7 +169,6 @@ class BusView:
 
 
 def _row(entry: Entry, path: str, label: str, level: int, shown: int) -> dict[str, Any]:
-    """Return the JSON object of one row: an entry of the tree, or a matching subject."""
     return {
         "path": path,
         "label": printable(label) or "(empty)",

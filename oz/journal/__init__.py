@@ -1,8 +1,8 @@
-"""The journal: an append-only record of messages in Arrow and Parquet files, which other tools can also read.
+"""The journal: an append-only log of messages in Arrow and Parquet files, which other tools can also read.
 
-`Writer` appends, `Journal` reads; any number of readers work beside one writer. `oz.journal.ranges` has the
-functions for readers that share a journal, such as Spark. The package needs the extra `ozmq[journal]`; `import oz`
-does not load it.
+`Writer` appends records, and `Journal` reads them. A journal has at most one writer at a time, and any number of
+readers. `oz.journal.ranges` has the functions for programs such as Spark, in which several workers read one journal.
+The package needs the extra `ozmq[journal]`, and `import oz` does not load it.
 """
 
 import importlib
@@ -39,7 +39,7 @@ __all__ = [
     "replay",
 ]
 
-# These classes need sockets. A program that only reads and writes files does not load them.
+# Names that need sockets. A program that only reads and writes files does not load their modules.
 _SERVICES = {
     "Recorder": "oz.services.recorder",
     "Replay": "oz.services.replayer",
@@ -48,7 +48,7 @@ _SERVICES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class of `oz.services` at its first use."""
+    """Import a name of `oz.services` when it is first used."""
     if name not in _SERVICES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_SERVICES[name]), name)

@@ -1,4 +1,4 @@
-"""The format of a journal on disk: file names, the schema, metadata, checksums and the acknowledged mark.
+"""The format of a journal on disk: file names, schema, metadata, checksums and the acknowledged mark.
 
 A journal is a directory:
 
@@ -6,20 +6,22 @@ A journal is a directory:
                                    <segment> is a random id of 16 hexadecimal digits.
     <first>-<end>-<crc>.parquet    sealed segment, never written again. <crc> is the CRC-32 of its footer.
                                    Parquet itself does not check the footer.
-    acknowledged                   44 bytes: segment id, first offset, size of the stream in bytes, end offset
-                                   (u64 each, little endian), CRC-32. Written after each fsync of the stream.
+    acknowledged                   the acknowledged mark: up to which byte of the active segment readers may read.
+                                   44 bytes: segment id (16 digits); first offset, size of the stream in bytes and
+                                   end offset (u64 each, little endian); CRC-32. Written at the end of each append.
     writer.lock                    lock file of the writer; it holds the process id of the writer.
 
-**Segment id.** A file name of a stream is never used again, and a writer never continues a stream that it
-finds. So a position in a journal is an offset and the id of the segment that holds the previous record. If the
-segment has another id, the journal was restored from a copy, and its offsets name other records.
+**Segment id.** No two streams have the same name, and a writer never continues the stream of another writer. Therefore
+an offset and the id of the segment with the previous record identify a position. If that segment has another id now,
+the journal was restored from a copy, and its offsets may name other records.
 
-**Checksums.** The metadata of each message of a stream holds the CRC-32 of this message. The segment id is the
-seed of this checksum, so that a reader detects a batch of another stream. The footer of a sealed file has the CRC-32 of
-each column chunk, and the file name has the CRC-32 of the footer. Parquet pages have checksums for Spark.
+**Checksums.** The metadata of each message of a stream holds the CRC-32 of the message. The segment id is the seed of
+the checksum, so that a reader detects a batch of another stream. The footer of a sealed file has the CRC-32 of each
+column chunk, and the file name has the CRC-32 of the footer. Parquet pages have checksums for other readers, such as
+Spark.
 
-**Offsets** begin at 0 and rise by 1 for each record. An offset is never given twice. Offsets may be missing
-after retention, after damage, and after a power cut with `sync="none"`. A reader reports a gap.
+**Offsets** begin at 0 and rise by 1 for each record. No two records get the same offset. Offsets are missing after
+retention, and may be missing after damage and after a power cut with `sync="none"`. A reader reports a gap.
 """
 
 from __future__ import annotations
@@ -79,14 +81,15 @@ SCHEMA = pa.schema(
 - `time`: the time of receipt, in microseconds.
 - `kind`: `MESSAGE` or `GAP`.
 - `subject`: the subject as text. If the subject is not UTF-8, U+FFFD replaces the wrong bytes, and `subject_raw`
-  has the original bytes. The subject of a gap record is the pattern that the lost messages matched.
-- `payload`: the bytes of the message.
+  has the original bytes. In a gap record, it is a pattern that covers all patterns of the recorder.
+- `payload`: the first payload frame of the message.
 - `reply_to`: the subject for replies.
-- `headers`: the headers, the further frames and the id of a message as MessagePack, see `oz.journal.records`.
+- `headers`: the headers, the frames after the payload, and the id of the message, as MessagePack; see
+  `oz.journal.records`.
 - `origin`: the id of the publisher.
 - `sequence`: the number of the message in the session between the publisher and the recorder.
-- `position`: the number among all messages of the publisher.
-- `lost`: the number of lost messages that a gap record stands for; null if the number is unknown.
+- `position`: the number of the message among all messages of the publisher.
+- `lost`: in a gap record, the number of lost messages; null if the number is unknown.
 """
 
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
@@ -97,8 +100,7 @@ NULLABLE: tuple[str, ...] = tuple(field.name for field in SCHEMA if field.nullab
 def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
     """Return an Arrow scalar of an integer type, or of a type that is stored as an integer, such as a time.
 
-    The function avoids `pa.scalar` and `pa.array`, because they import pandas if it is installed. The import takes up
-    to a second.
+    `pa.scalar` and `pa.array` are not used: if pandas is installed, they import it, which takes up to a second.
 
     Raises:
         OverflowError: the value does not fit the type.
@@ -117,13 +119,13 @@ _ACTIVE = re.compile(r"(\d{20})-([0-9a-f]{16})\.arrows")
 
 
 class SegmentFile(NamedTuple):
-    """File of a segment, with the facts that the file name holds.
+    """File of a segment: its name, and the values in the name.
 
     Attributes:
         name: the file name.
         first: the first offset in the file.
         end: the offset after the last record; None for a stream.
-        segment: the id of the segment; empty for a sealed file, which has the id in its footer.
+        segment: the id of the segment. It is empty for a sealed file, whose footer has the id.
         crc: the CRC-32 of the footer; 0 for a stream.
     """
 
@@ -151,7 +153,7 @@ def sealed_name(first: int, end: int, crc: int) -> str:
 
 @lru_cache(1 << 14)  # a reader lists the directory many times
 def parse_name(name: str) -> SegmentFile | None:
-    """Parse a file name; None if it is not the name of a segment."""
+    """Parse a file name; return None if it is not the name of a segment."""
     if match := _SEALED.fullmatch(name):
         return SegmentFile(name, int(match[1]), int(match[2]), crc=int(match[3], 16))
     if match := _ACTIVE.fullmatch(name):
@@ -162,8 +164,8 @@ def parse_name(name: str) -> SegmentFile | None:
 def sort_segments(names: Iterable[str]) -> list[SegmentFile]:
     """Return the segment files among `names`, sorted by offset.
 
-    A stream is left out if its sealed file exists too. In this case, a writer was killed after it had sealed the
-    segment, and before it removed the stream.
+    If a segment has a stream and a sealed file, only the sealed file is returned. Both exist for a moment when a writer
+    seals the segment, or longer if the writer was killed in this moment.
     """
     # Sorted names are in the order of offsets, because each offset is written with 20 digits.
     found = [file for file in map(parse_name, sorted(names)) if file is not None]
@@ -177,7 +179,7 @@ def new_id() -> str:
 
 
 class Head(NamedTuple):
-    """The identity of a segment, which active and sealed files hold in the metadata of their schema.
+    """The identity of a segment. Active and sealed files store it as metadata of their schema.
 
     Attributes:
         journal: the id of the journal.
@@ -198,7 +200,7 @@ class Head(NamedTuple):
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Head:
-        """Return the identity that metadata entries hold.
+        """Return the identity from metadata entries.
 
         Raises:
             ValueError: an entry is absent or malformed, or the version is unknown.
@@ -217,16 +219,16 @@ class Head(NamedTuple):
 _MARK = struct.Struct("<16sQQQI")
 MARK_SIZE = _MARK.size
 _MARK_READS = 3
-"""Maximum number of reads of a mark with a wrong checksum. A read may overlap a write, which takes microseconds."""
+"""A mark with a wrong checksum is read this number of times, because a read may overlap a write."""
 
 
 class Mark(NamedTuple):
-    """The acknowledged mark: the end of the acknowledged records of a journal.
+    """The acknowledged mark: the end of the records that readers may read.
 
     Attributes:
         segment: the id of the active segment; empty while there is no active segment.
         first: the first offset of the active segment. Without an active segment, it is the offset after the last
-            record, and an `end` that is greater records a gap.
+            record in the journal. If `end` is greater, the records in between are lost.
         size: the number of acknowledged bytes in the stream of the active segment.
         end: the offset after the last acknowledged record.
     """
@@ -243,7 +245,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Mark | None:
-        """Return the mark that the bytes of the file hold; None if the checksum is wrong."""
+        """Return the mark from the bytes of the file; None if the size or the checksum is wrong."""
         if len(data) != _MARK.size or crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
             return None
         segment, first, size, end, _ = _MARK.unpack(data)
@@ -279,7 +281,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def fault_text(file: str, first: int | None, end: int | None, position: int | None) -> str:
-    """Return the file and the offsets of a fault as text. An unknown offset is left out."""
+    """Return a text with the file, the position and the offsets of a fault. Unknown values are left out."""
     parts = [file if position is None else f"{file} at byte {position}"]
     if first is not None:
         parts.append(f"from offset {first}" if end is None else f"offsets {first} to {end - 1}")
@@ -287,14 +289,14 @@ def fault_text(file: str, first: int | None, end: int | None, position: int | No
 
 
 class DamageError(JournalError):
-    """A file of a journal has other bytes than its writer wrote, or records are missing.
+    """A file of a journal was changed or cut off after it was written.
 
     Attributes:
         file: the path of the file.
         first: the first offset that may be affected; None if it is unknown.
         end: the offset after the last offset that may be affected; None if it is unknown.
-        reason: the kind of damage.
-        position: the byte of the file at which the damage was detected; None if it is unknown.
+        reason: the description of the damage.
+        position: the position in the file at which the damage was detected, in bytes; None if it is unknown.
     """
 
     def __init__(
@@ -327,7 +329,7 @@ def open_regular(path: Path) -> int:
         DamageError: the file is not a regular file, or the operating system does not open it.
     """
     try:
-        # Without O_NONBLOCK the open of a pipe would wait for ever.
+        # Without O_NONBLOCK, `open` would wait for ever if the path is a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise

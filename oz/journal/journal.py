@@ -1,4 +1,4 @@
-"""The class `Journal` for readers. The module `oz.journal.reading` reads the files."""
+"""The class `Journal`, with which programs read a journal. The module `oz.journal.reading` reads the files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Segment(NamedTuple):
     Attributes:
         name: the file name.
         first: the first offset of the segment.
-        end: the offset after the last record. In the active segment, only acknowledged records count.
+        end: the offset after the last record. In the active segment: after the last acknowledged record.
         bytes: the size of the file in bytes.
         is_sealed: whether the file is a Parquet file.
     """
@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 
 class Journal:
-    """A journal to read, while a writer in this or another process may append to it.
+    """Reader of a journal. A writer in this or another process may append to the journal at the same time.
 
     Attributes:
         directory: the directory or the URI of the journal.
@@ -51,13 +51,13 @@ class Journal:
         """Open a journal. No file stays open between reads.
 
         Args:
-            directory: the directory of the journal; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", of which
-                only sealed files are read.
-            codec: codec that decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
+            directory: the directory of the journal, or a URI of `pyarrow.fs`, such as "s3://bucket/journal". At a URI,
+                only sealed segments are read.
+            codec: codec with which `read` decodes payloads: "msgpack", "json", or an object with `encode` and
                 `decode`, as in `oz.Subscriber`. With None, payloads are bytes.
 
         Raises:
-            JournalError: the directory is no journal.
+            JournalError: the directory contains no journal, or cannot be read.
             ConfigurationError: no codec has this name.
         """
         self.directory = os.fspath(directory)
@@ -77,9 +77,10 @@ class Journal:
         Args:
             pattern: read only the messages whose subject matches this pattern, or at least one pattern of a list.
                 A text is parsed as in `oz.compile`. None reads all messages.
-            start: the first offset, or the earliest time of receipt. A time without a zone is local time.
-            end: the offset or the time before which to stop; by default the end of the records that are acknowledged
-                at the call.
+            start: the first offset, or the earliest time of receipt: a `datetime`, or text such as "2026-03-01" or
+                "-1h". A time without a zone is local time. None begins with the first record.
+            end: the offset or the time before which to stop. None stops after the last record that is acknowledged
+                when the method is called.
             follow: whether to wait for further records at the end of the journal, until `end` is reached. Without
                 `end`, the iterator never ends.
 
@@ -88,8 +89,8 @@ class Journal:
             Gaps are yielded with any `pattern`, because the pattern may match the lost messages.
 
         Raises:
-            JournalError: the codec cannot decode a payload, or a file is damaged. For damage the error is a
-                `DamageError`, which names the file and the offsets.
+            JournalError: the codec cannot decode a payload.
+            DamageError: a file is damaged. The error names the file and the offsets.
             PatternError, ValueError, TypeError: an argument has a wrong type or value.
             PatternTimeout: a pattern exceeded its time limit on a subject.
         """
@@ -114,7 +115,7 @@ class Journal:
         follow: bool = False,
         gaps: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Read records as Arrow batches, which are never empty. The arguments and errors of `read` apply.
+        """Read records as Arrow batches, which are never empty. The errors are those of `read`.
 
         Args:
             pattern: pattern of the subjects, as in `read`.
@@ -122,7 +123,7 @@ class Journal:
             end: offset or time before which to stop, as in `read`.
             follow: whether to wait for further records, as in `read`.
             columns: names of columns of `oz.journal.SCHEMA`; None reads all columns.
-            gaps: whether to yield gap records too. Their column `kind` is 1. Missing offsets are not reported.
+            gaps: whether to yield gap records too, in which the column `kind` is 1. Missing offsets are not reported.
 
         Yields:
             Batches with the columns in the order of `columns`.
@@ -143,7 +144,7 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> pa.Table:
-        """Return the records as one Arrow table in memory. The arguments and errors of `batches` apply."""
+        """Return the records as one Arrow table in memory. The arguments and errors are those of `batches`."""
         batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
         schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
         return pa.Table.from_batches(batches, schema)
@@ -157,7 +158,7 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> Any:
-        """Return the records as a `pandas.DataFrame`. The arguments and errors of `batches` apply."""
+        """Return the records as a `pandas.DataFrame`. The arguments and errors are those of `batches`."""
         return self.table(pattern, start=start, end=end, columns=columns, gaps=gaps).to_pandas()
 
     @property
@@ -173,7 +174,7 @@ class Journal:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments, by offset."""
+        """The segments, sorted by offset."""
         mark, files = acknowledged_mark(self._store), self._store.segments()
         end = end_offset(self._store)
         found = []
@@ -181,37 +182,37 @@ class Journal:
             following = files[at + 1].first if at + 1 < len(files) else end
             try:
                 size = self._store.size(file.name)
-            except FileNotFoundError:  # the file was sealed or removed after the list was made
+            except FileNotFoundError:  # the file was sealed or removed after it was listed
                 continue
             reached = mark.end if mark is not None and mark.segment == file.segment else following
             found.append(Segment(file.name, file.first, file.end or reached, size, file.is_sealed))
         return found
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Check every byte of the journal, without a change. A writer may append meanwhile.
+        """Check every byte of the journal, and change nothing. A writer may append at the same time.
 
         Args:
-            progress: function that is called after each file, with the number of checked bytes and the number of all
-                bytes.
+            progress: function that is called after each file, with the number of checked bytes and the total number.
 
         Returns:
-            The faults, each with its file and its offsets.
+            The faults, each with its file and its offsets, and the amount of checked data.
         """
         return verification.verify(self._store, progress)
 
     def repair(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Repair the faults that `verify` finds. Intact records keep their offsets; lost records become gaps.
+        """Repair the faults that `verify` finds. Intact records keep their offsets, and lost records become gaps.
 
         A damaged file stays in the directory with the suffix ".damaged".
 
         Args:
-            progress: function for the progress, as in `verify`.
+            progress: function that is called after each file, as in `verify`.
 
         Returns:
             The faults that were found.
 
         Raises:
-            JournalError: a writer has opened the journal, or the directory holds files of two journals.
+            JournalError: a writer has opened the journal, the directory holds files of two journals, the journal is
+                remote, or the operating system failed.
         """
         if not isinstance(self._store, LocalStore):
             raise JournalError(f"{self.directory}: a remote journal is read only; repair the original")

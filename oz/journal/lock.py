@@ -1,4 +1,4 @@
-"""The lock of the writer: flock on `writer.lock`, which holds the process id of the writer."""
+"""Lock by which a journal has at most one writer: flock on `writer.lock`, which holds the process id of the writer."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class WriterLock:
                 f"{directory}: {who} writes to this journal; close that writer first"
             ) from None
         except OSError as error:
-            # On a full disk the process id cannot be written. The lock is held nevertheless.
+            # On a full disk, only the process id could not be written, and the lock is held.
             if error.errno not in FULL:
                 self.release()
                 raise
 
     def release(self) -> None:
-        """Release the lock. In a child process after a fork, the method only closes the copy of the descriptor."""
+        """Release the lock. In a child process after a fork, only close this process's copy of the descriptor."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

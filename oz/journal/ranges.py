@@ -1,8 +1,8 @@
-"""Ranges of offsets, for readers that share a journal and store their position, such as Spark.
+"""Ranges of offsets, for programs such as Spark that store their position and divide the reading among workers.
 
-A planner calls `checkpoint` to find the end of the journal, `resume` to check its old checkpoint, and `plan` to find
+A planner calls `checkpoint` to find the end of the journal, `resume` to check a stored checkpoint, and `plan` to find
 the files of a range. Any reader of Parquet can read the sealed files. Workers call `read_range` to read the active part
-or any other range. `read_range` needs no state beside its arguments.
+or any other range. `read_range` needs only its arguments, so that a worker can run in another process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Directory = str | os.PathLike[str]
 
 
 class Checkpoint(NamedTuple):
-    """A position in a journal, which is valid until the journal is restored from a copy.
+    """A position in a journal. `resume` detects whether the journal was replaced since the position was stored.
 
     Attributes:
         offset: the offset of the next record to read.
-        segment: the id of the segment that holds the record before this offset; empty if there is no such record.
+        segment: the id of the segment with the record before this offset; empty if this is the first record.
     """
 
     offset: int
@@ -50,13 +50,13 @@ class Checkpoint(NamedTuple):
 
 
 class SealedPart(NamedTuple):
-    """A sealed file with records of a range. Rows outside of the range need a filter on `offset`.
+    """A sealed file with records of a range. The file may also have records outside of the range.
 
     Attributes:
-        path: the absolute path, or the URI, of the Parquet file.
-        first: the first offset of the file that is in the range.
-        end: the offset after the last record of the file that is in the range.
-        is_whole: whether the range contains the whole file. In this case, no filter on `offset` is needed.
+        path: the absolute path or the URI of the Parquet file.
+        first: the first offset that is in both the file and the range.
+        end: the offset after the last record that is in both the file and the range.
+        is_whole: whether the range contains the whole file. Otherwise the reader must filter the rows by `offset`.
         gaps: the number of gap records in the file.
     """
 
@@ -71,9 +71,9 @@ class Plan(NamedTuple):
     """The files that hold the records of a range.
 
     Attributes:
-        sealed: the sealed files, by offset.
-        active: first offset and end of the part that is not sealed, for `read_range`; None if the whole range is
-            sealed.
+        sealed: the sealed files, sorted by offset.
+        active: the part of the range that `read_range` must read, as a pair: its first offset, and the offset after its
+            last record. None if sealed files hold the whole range.
         missing: the offsets of the range that are not in the journal.
     """
 
@@ -83,10 +83,14 @@ class Plan(NamedTuple):
 
 
 def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
-    """Return the checkpoint at an offset. None stands for the end of the acknowledged records.
+    """Return the checkpoint at an offset.
+
+    Args:
+        directory: the directory or the URI of the journal.
+        offset: the offset of the next record to read; None for the end of the acknowledged records.
 
     Raises:
-        JournalError: the directory is no journal, or the offset is beyond the end of the journal.
+        JournalError: the directory contains no journal, or the offset is beyond the end of the journal.
     """
     store = open_store(directory)
     end = end_offset(store)
@@ -97,7 +101,7 @@ def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
         file = _before(store.segments(), offset)
         try:
             return Checkpoint(offset, _segment_id(store, file) if file is not None else "")
-        except FileNotFoundError:  # the file was sealed or removed after the list was made
+        except FileNotFoundError:  # the file was sealed or removed after it was listed
             continue
 
 
@@ -105,11 +109,11 @@ def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
     """Check that a saved checkpoint still belongs to the journal.
 
     Returns:
-        None if reading can continue at the offset of the checkpoint. A gap if retention removed records after that
-        offset.
+        None if a reader can continue at the offset of the checkpoint. If retention removed records from this offset
+        on, the gap of these records.
 
     Raises:
-        JournalError: the offset names another record, because the journal was restored or replaced.
+        JournalError: the journal was restored or replaced, so that the offset names another record.
     """
     store = open_store(directory)
     while True:
@@ -124,7 +128,7 @@ def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
             segment = _segment_id(store, file)
         except FileNotFoundError:
             continue
-        # The record before the checkpoint is lost if its segment was damaged and set aside.
+        # If the segment of the previous record was damaged and renamed, `file` is an older segment with another id.
         is_lost = file.end is not None and file.end < saved.offset
         if segment != saved.segment and not is_lost:
             raise _replaced(directory, saved, f"the record before it is in segment {segment}")
@@ -140,7 +144,6 @@ def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalErro
 
 
 def _before(files: Sequence[SegmentFile], offset: int) -> SegmentFile | None:
-    """Return the last segment that begins before an offset; None if there is no such segment."""
     return next((file for file in reversed(files) if file.first < offset), None)
 
 
@@ -165,9 +168,9 @@ def plan(
         first: the first offset of the range.
         end: the offset after the range. It is at most the end of the acknowledged records.
         pattern: pattern of the subjects, as in `Journal.read`. Sealed files without a matching subject are left out.
-        start_time: earliest time of receipt. Sealed files with earlier records only are left out.
-        end_time: time of receipt before which to stop. Sealed files without an earlier record are left out.
-        gaps: whether to keep each sealed file with a gap record, also if no subject of the file matches.
+        start_time: the earliest time of receipt. Sealed files that have only earlier records are left out.
+        end_time: the time of receipt before which to stop. Sealed files that have only later records are left out.
+        gaps: whether to keep a sealed file that has a gap record, even if none of its subjects matches.
 
     Raises:
         JournalError: a footer is damaged.
@@ -177,9 +180,9 @@ def plan(
     while True:
         try:
             found = _plan(store, first, end, selection)
-            # A list may miss a segment that is sealed during the listing. A second list has the segment.
+            # A list of the directory may miss a segment that was sealed during the listing. A second list has it.
             return _plan(store, first, end, selection) if found.missing else found
-        except FileNotFoundError:  # the file was sealed or removed after the list was made
+        except FileNotFoundError:  # the file was sealed or removed after it was listed
             continue
 
 
@@ -203,7 +206,7 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
             active = (max(file.first, first) if active is None else active[0], end)
             continue
         if file.end <= first or active is not None:
-            continue  # `read_range` reads sealed files after a stream, and leaves out missing records
+            continue  # sealed files after a stream belong to the active part, which `read_range` reads
         reached = file.end
         footer = read_footer(store, file)
         for low, high in footer.missing:
@@ -229,7 +232,9 @@ def range_end(
     max_records: int | None = None,
     max_bytes: int | None = None,
 ) -> int:
-    """Return the end of the longest range from `first` that keeps the limits. A range has at least one record.
+    """Return the end of the longest range of records that begins at `first` and does not exceed the limits.
+
+    The range has at least one record, even if the record exceeds `max_bytes`.
 
     Args:
         directory: the directory or the URI of the journal.
@@ -237,7 +242,7 @@ def range_end(
         end: the greatest offset that the function may return.
         max_records: the maximum number of records; None for no limit.
         max_bytes: the maximum size of the records in memory, in bytes; None for no limit. The size of a record is
-            estimated as the mean of its row group or stream.
+            estimated as the mean size in its row group or stream.
     """
     if max_records is not None:
         end = min(end, first + max(1, max_records))
@@ -271,7 +276,8 @@ def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]
                     for group in read_footer(store, file).groups
                     if group.end > first
                 )
-        except FileNotFoundError:  # sealed or removed after the listing; the limit is an estimate
+        except FileNotFoundError:
+            # The file was sealed or removed. It is left out, because the sizes are only estimates.
             continue
 
 
@@ -292,19 +298,20 @@ def read_range(
     Args:
         directory: the directory or the URI of the journal.
         first: the first offset of the range.
-        end: the offset after the range. Its records must be acknowledged.
+        end: the offset after the range. All records before it must be acknowledged.
         pattern: pattern of the subjects, as in `Journal.read`.
-        start_time: earliest time of receipt of the records to read.
-        end_time: time before which the records to read were received.
+        start_time: the earliest time of receipt.
+        end_time: the time of receipt before which to stop.
         columns: names of the columns to read, as in `Journal.batches`.
-        gaps: whether to yield gap records too. Their column `kind` is 1.
-        removed: "raise" to raise an error if retention removed records of the range; "skip" to leave them out.
+        gaps: whether to yield gap records too, in which the column `kind` is 1.
+        removed: effect if retention removed records of the range: "raise" raises an error, "skip" leaves them out.
 
     Yields:
-        Batches in the order of offsets, which are never empty. Lost records are left out.
+        Batches in the order of offsets. No batch is empty. Lost records are left out.
 
     Raises:
-        JournalError: a file is damaged; or retention removed records, and `removed` is "raise".
+        JournalError: a file is damaged; the journal ends before `end`; or retention removed records, and `removed` is
+            "raise".
     """
     selection = _selection(pattern, first, end, columns, start_time, end_time, gaps)
     store = open_store(directory)

@@ -1,18 +1,18 @@
-"""The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
+"""The reading of a journal, segment by segment, while a writer appends, seals and removes segments.
 
-**The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
-begins at or after the acknowledged end has no acknowledged record yet. Every other stream has an end mark, which the
-writer has appended, and is readable up to this mark. The mark is read before the directory is listed, so that the files
-of all records before the acknowledged end are in the list, unless they were removed.
+**The end.** The acknowledged mark (`oz.journal.format.Mark`) names the active segment and its acknowledged size. A
+reader reads the stream of this segment up to this size. A stream that begins at or after the acknowledged end has no
+acknowledged record yet. Every other stream is complete, and ends with an end mark that the writer has written. A
+reader reads the acknowledged mark before it lists the directory. Therefore the list contains the files of all
+acknowledged records, except files that retention removed.
 
-**The segment of a record.** A reader at an offset opens the segment that contains this offset. If the file is
-gone, the segment was sealed or removed, and the reader lists the directory again. An open file stays readable after its
-removal. A list may miss a segment that was sealed during the listing: its old name was already removed, and the
-listing had already passed the place of its new name. So a reader lists the directory a second time before it reports a
-gap.
+**The segment of a record.** A reader at an offset opens the segment that contains this offset. If the file no longer
+exists, the segment was sealed or removed, and the reader lists the directory again. An open file stays readable after
+its removal. A list may contain neither the stream nor the sealed file of a segment that is sealed during the listing.
+Therefore a reader lists the directory a second time before it reports a gap.
 
-**Damage** raises `DamageError`, unless the damaged stream was removed meanwhile. In this case the reader opens the
-sealed file of the segment.
+**Damage.** A damaged file raises `DamageError`. If a damaged stream was sealed or removed since the reader opened it,
+the reader lists the directory again and raises no error.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from oz.journal.selection import Selection, microseconds
 from oz.journal.store import LocalStore, Store
 from oz.journal.stream import END, ActiveStream, Frame, Scan
 
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
-_UNIT_ROWS = 32_768  # rows that one call decodes; more rows would need more memory
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end of the journal
+_UNIT_ROWS = 32_768  # maximum number of rows that one call decodes, because more rows would need more memory
 _UNIT_BYTES = 16 << 20
 _THREADS = min(4, os.cpu_count() or 1)
 
 
 def acknowledged_mark(store: Store) -> Mark | None:
-    """Read the acknowledged mark; None if the file is absent or damaged, or the journal is not local."""
+    """Return the acknowledged mark; None if its file is absent or damaged, or if the journal is not local."""
     return read_mark(store.directory) if isinstance(store, LocalStore) else None
 
 
@@ -53,7 +53,7 @@ def end_offset(store: Store) -> int:
     """Return the offset after the last acknowledged record.
 
     Raises:
-        JournalError: the head of the last stream is damaged, and the acknowledged mark is absent.
+        JournalError: the acknowledged mark is absent, and the first bytes of the last stream are damaged.
     """
     while True:
         mark, files = acknowledged_mark(store), store.segments()
@@ -83,8 +83,8 @@ class Reading:
 
         Args:
             store: the files of the journal.
-            selection: the records to read. Without `follow`, the reading sets its end to the present end of the
-                journal.
+            selection: the records to read. Without `follow`, the constructor limits it to the records that are
+                acknowledged now.
             follow: whether to wait for further records at the end of the journal.
         """
         self._store, self._selection, self._follow = store, selection, follow
@@ -96,11 +96,11 @@ class Reading:
         self._list()
         self._ended: SegmentFile | None = None  # the stream that was read to its end mark
         self._journal = ""
-        self._seen = 0  # the offset after the last record that was acknowledged when it was read
+        self._seen = 0  # the offset after the last acknowledged record that was read
         self._pause = _SHORTEST_WAIT
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
-        """Yield tables and gaps in the order of offsets. No table is empty, and its column `subject` is a dictionary.
+        """Yield tables and gaps in the order of offsets. No table is empty. The column `subject` may be a dictionary.
 
         Raises:
             DamageError: a file is damaged.
@@ -119,7 +119,7 @@ class Reading:
                 except FileNotFoundError:
                     self._list()
                 continue
-            # The list was made after the mark was read. So records between the position and this end are missing.
+            # The directory was listed after the mark was read, so the records before `reached` are missing.
             reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
             if self._selection.end is not None:
                 reached = min(reached, self._selection.end)
@@ -143,7 +143,7 @@ class Reading:
         return "missing" if any(file.first < self._at for file in self._files) else "retention"
 
     def _wait(self) -> bool:
-        """Wait a short time for new records; return False if the reading ends here."""
+        """Wait a short time for new records; return False if the reading ends at the present end of the journal."""
         until = self._selection.until
         if not self._follow or (until is not None and microseconds(datetime.now(UTC)) >= until):
             return False
@@ -171,7 +171,8 @@ class Reading:
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
-        # A writer that is killed before its first record leaves a journal id that the next writer does not keep.
+        # The id may change before the first record is read. If a writer is killed before its first record, it leaves a
+        # stream with a journal id, and the next writer takes a new id.
         if self._seen and journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
         self._journal = journal
@@ -208,7 +209,7 @@ class Reading:
     def _read_units(
         self, opened: SealedFile, units: Sequence[Sequence[Group]]
     ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
-        """Read units in order. Several threads read units, because pyarrow decodes a column in one thread."""
+        """Read units in several threads, and yield them in order. pyarrow decodes a column in one thread only."""
         if len(units) == 1:
             yield units[0], self._read_unit(opened, units[0])
             return
@@ -227,7 +228,7 @@ class Reading:
                     future.cancel()
 
     def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
-        """Read the columns that decide the selection, then the other columns of row groups with a selected record."""
+        """Read the columns that decide the selection; then the other columns, if a row group has a selected record."""
         selection = self._selection
         deciding = selection.deciding_columns(unit)
         if not deciding:
@@ -301,7 +302,7 @@ class Reading:
     def _next_batches(
         self, stream: ActiveStream, place: int, limit: int
     ) -> tuple[list[pa.RecordBatch], int, _Outcome]:
-        """Read successive batches of bounded size. Return the batches and the position after the last batch."""
+        """Read successive batches up to a total size; return them with the position after the last batch."""
         batches: list[pa.RecordBatch] = []
         rows = size = 0
         while rows < _UNIT_ROWS and size < BATCH_BYTES:
@@ -326,7 +327,7 @@ class Reading:
         return batches, place, _Outcome.MORE
 
     def _select(self, table: pa.Table, first: int) -> Iterator[pa.Table]:
-        """Yield the selected records of successive batches that have the offset `first` or a greater offset."""
+        """Yield the selected records from the offset `first` on."""
         skip = max(0, first - table["offset"][0].as_py())
         surplus = 0 if self._selection.end is None else max(0, self._at - self._selection.end)
         table = table.slice(skip, max(0, table.num_rows - skip - surplus))
@@ -357,7 +358,7 @@ class _Outcome(Enum):
 
 
 def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """Split row groups into units that are decoded at once."""
+    """Split row groups into units. One call decodes one unit."""
     unit: list[Group] = []
     rows = size = 0
     for group in groups:
@@ -371,10 +372,10 @@ def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 
 def _with_gaps(table: pa.Table | None, gaps: deque[JournalGap], end: int) -> Iterator[pa.Table | JournalGap]:
-    """Yield a table and the gaps before the offset `end`, and split the table at each gap."""
+    """Yield the records of a table, and between them the gaps before the offset `end`."""
     while gaps and gaps[0].first < end:
         gap = gaps.popleft()
-        # Without the column of offsets, the caller cannot see the exact place of a gap in a table.
+        # If the caller has not selected the column of offsets, the table is not split, and the gap comes before it.
         if table is not None and table.num_rows and "offset" in table.schema.names:
             before = pc.less(table["offset"], int_scalar(gap.first, pa.int64()))
             if pc.any(before).as_py():

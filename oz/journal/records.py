@@ -1,11 +1,11 @@
 """Records as Python objects, and their layout in the columns of a journal.
 
-The column `headers` is a MessagePack map of the headers of a message. Two further entries hold
-parts of a message that have no column. `oz-frames` is a list of the frames after the first payload frame. `oz-id` is
-the id of the message. The id is bytes, or a list of a series and a number.
+The column `headers` is a MessagePack map of the headers of a message. It has two further entries for parts of a message
+that have no column. `oz-frames` is a list of the frames after the first payload frame. `oz-id` is the id of the
+message: bytes, or a list of the id of a series and a number in this series.
 
 `make_batches` accepts records in any form that `Writer.append` documents, and yields batches of at most 8,192
-records and about 4 MiB. It converts the records in pieces, so that an iterable of any length needs little memory.
+records and about 4 MiB. It converts an iterable of any length in pieces, so that it needs little memory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from oz.message import Extras, Gap, Message
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
-MAX_PAYLOAD = 1 << 30  # bytes; a column of one Arrow batch holds at most 2 GiB
+MAX_PAYLOAD = 1 << 30  # bytes; a binary column of one Arrow batch holds at most 2 GiB
 
 _FRAMES, _ID = "oz-frames", "oz-id"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = frozenset({bytes, bytearray, memoryview})
-_STEP = 256  # records of an iterable between two checks of the size of a batch
+_STEP = 256  # number of records of an iterable that are read between two checks of the size of a batch
 _NUMBERS = int_sequence(BATCH_ROWS)
 _WRONG_RECORD = "a record is a pair (subject, payload), a mapping of columns to values, or an oz.Message"
 
@@ -42,12 +42,13 @@ _WRONG_RECORD = "a record is a pair (subject, payload), a mapping of columns to 
 class Record(Message):
     """A message that was read from a journal: an `oz.Message` with an offset.
 
-    `subject`, `payload`, `time_ns` (a multiple of 1,000, because a journal keeps microseconds), `origin`,
-    `sequence`, `position`, `reply_to`, `headers`, `id` and `frames` are as in `oz.Message`.
+    The attributes `subject`, `payload`, `time_ns`, `origin`, `sequence`, `position`, `reply_to`, `headers`, `id` and
+    `frames` are those of the recorded `oz.Message`. `time_ns` is a multiple of 1,000, because a journal keeps
+    microseconds.
 
     Attributes:
         offset: the number of the record in the journal, from 0.
-        packed_headers: the value of the column `headers`, which is not decoded.
+        packed_headers: the value of the column `headers`, in MessagePack.
     """
 
     __slots__ = (
@@ -97,7 +98,7 @@ class Record(Message):
         self.position = position
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the columns. The decoded payload is not pickled, and must be decoded again."""
+        """Pickle the columns. After unpickling, `payload` is the original bytes and not the decoded payload."""
         names = ("reply_to", "packed_headers", "origin", "sequence", "position")
         fields = (self.offset, self.time_ns // 1000, self.subject, self._body)
         return Record, fields + tuple(getattr(self, name) for name in names)
@@ -115,18 +116,18 @@ class Record(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalGap(Gap):
-    """Records or messages that are not in a journal.
+    """Records that are missing in a journal, or messages that never reached the recorder.
 
-    `count` is the number of lost messages or missing records; None if it is unknown. `origin` is None
-    unless the recorder knew the publisher.
+    `count` is the number of records or messages; None if it is unknown. `origin` is the publisher of the messages if
+    the recorder knew it, otherwise None.
 
     Attributes:
         first: the first missing offset. If the reason is "recorded", it is the offset of the gap record.
         end: the offset after the last missing offset, or after the gap record.
         reason: "retention": retention removed the records. "missing": the records are lost, through damage or
-            a power cut. "recorded": the messages never reached the recorder.
-        time_ns: time of the loss, in nanoseconds since 1970; None unless the reason is "recorded".
-        pattern: the pattern that the lost messages matched; None unless the reason is "recorded".
+            a power cut. "recorded": the messages never reached the recorder, which wrote a gap record.
+        time_ns: time of the loss, in nanoseconds since 1970. It is set only if the reason is "recorded".
+        pattern: pattern that covers all patterns of the recorder. It is set only if the reason is "recorded".
     """
 
     first: int
@@ -136,19 +137,19 @@ class JournalGap(Gap):
 
 
 def missing_gap(first: int, end: int, reason: str) -> JournalGap:
-    """Return the gap for the missing offsets from `first` to before `end`."""
+    """Return the gap for missing records, from the offset `first` up to the record before the offset `end`."""
     return JournalGap(origin=None, count=end - first, recovered=0, reason=reason, first=first, end=end)
 
 
 def pack_headers(
     headers: Mapping[str, Any], frames: Sequence[bytes] = (), message_id: Any = None
 ) -> bytes | None:
-    """Return the value of the column `headers` for a message; None if the message has no such parts.
+    """Return the value of the column `headers`; None if all arguments are empty.
 
     Args:
-        headers: headers by name. A value is text, bytes, a number, a boolean or None.
+        headers: dict from header names to values. A value is text, bytes, a number, a boolean or None.
         frames: the frames after the first payload frame.
-        message_id: id of the message: bytes, or a series and a number; None without an id.
+        message_id: id of the message: bytes, or a pair of a series and a number; None without an id.
 
     Raises:
         TypeError, ValueError: MessagePack cannot represent a value.
@@ -163,9 +164,9 @@ def pack_headers(
 
 
 def unpack_headers(packed: bytes | None) -> tuple[dict[str, Any], list[bytes], Any]:
-    """Return the headers, the further frames and the id that a value of the column `headers` holds.
+    """Return the parts of a value of the column `headers`: headers, frames after the first payload frame, and id.
 
-    Malformed parts are left out.
+    A malformed part is returned as empty.
     """
     if packed is None:
         return {}, [], None
@@ -196,10 +197,10 @@ def _checked_id(value: Any) -> bytes | tuple[bytes, int] | None:
 def read_records(
     table: pa.Table | pa.RecordBatch, decode: Callable[[bytes], Any] | None = None
 ) -> Iterator[Record | JournalGap]:
-    """Yield the rows of a table as objects. The table has all columns.
+    """Yield a `Record` or a `JournalGap` for each row of a table.
 
     Args:
-        table: the rows. The column `subject` may be a dictionary.
+        table: the rows, with all columns. The column `subject` may be a dictionary.
         decode: function that decodes a payload. With None, payloads are bytes.
     """
     offsets, payloads = table["offset"].to_pylist(), table["payload"].to_pylist()
@@ -232,7 +233,7 @@ def _decoded(records: Iterable[Any], decode: Callable[[bytes], Any]) -> Iterator
 
 
 def _values(column: Any) -> Any:
-    # A conversion to Python costs 0.1 µs for each value, also in a column that has nulls only.
+    # `to_pylist` takes 0.1 µs for each value, even if all values are null.
     return itertools.repeat(None) if column.null_count == len(column) else column.to_pylist()
 
 
@@ -273,7 +274,7 @@ def make_batches(records: Any, first: int, now_ns: int) -> Iterator[tuple[pa.Rec
     Args:
         records: the records, in any form that `Writer.append` documents.
         first: the offset of the first record.
-        now_ns: the time for records that have no time, in nanoseconds since 1970.
+        now_ns: the time of receipt for records without a time, in nanoseconds since 1970.
 
     Yields:
         Pairs of a batch and the offset of its first record.
@@ -319,7 +320,6 @@ def _row_count(columns: Mapping[str, Any]) -> int:
 
 
 def _split(columns: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
-    """Split columns into pieces, of which each fits into one batch."""
     for begin in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - begin)
         yield from _halves(columns if count == rows else _slice(columns, begin, count), count)
@@ -352,12 +352,11 @@ def _size(column: Any) -> int:
         return int(column.nbytes)
     try:
         return sum(map(len, column)) if _is_column(column) else 0
-    except TypeError:  # a value is None or has a wrong type; the conversion raises an error for it later
+    except TypeError:  # a value is None or has a wrong type, for which the later conversion raises an error
         return 0
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Split an iterable of records into lists of about one batch."""
     source = iter(records)
     kept: list[Any] = []
     size = 0
@@ -391,7 +390,7 @@ def _record_size(record: Any) -> int:
 
 def _columns_of(records: list[Any]) -> dict[str, Any]:
     if set(map(type, records)) == {tuple}:
-        # zip(*records) takes four times the time.
+        # `zip(*records)` takes four times as long.
         return {
             "subject": list(map(operator.itemgetter(0), records)),
             "payload": list(map(operator.itemgetter(1), records)),
@@ -402,11 +401,11 @@ def _columns_of(records: list[Any]) -> dict[str, Any]:
 
 
 _ABSENT = {"kind": MESSAGE}
-"""Default values by column, for records that have no value in the column. In other columns the default is None."""
+"""Default value of a column for records that do not set it. In all other columns the default is None."""
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    """Return the values of one record by column. The entry `time_ns` holds the time."""
+    """Return a dict from column names to the values of one record. The key for the time is `time_ns`."""
     if isinstance(record, Message):
         return _message_fields(record)
     if isinstance(record, JournalGap):
@@ -519,7 +518,8 @@ def _from_values(name: str, values: Sequence[Any]) -> pa.Array:
 
 def _cast(name: str, value: Any) -> pa.Array:
     array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
-    if isinstance(array, pa.ChunkedArray):  # combine_chunks of an empty column, or of more than 2 GiB
+    if isinstance(array, pa.ChunkedArray):
+        # `combine_chunks` returns a chunked array for an empty column, and for more than 2 GiB.
         array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
     try:
         return array if array.type == TYPES[name] else array.cast(TYPES[name])

@@ -1,12 +1,12 @@
-"""Recovery: the repair of the files of a killed writer, by the next writer before it appends.
+"""Recovery: a new writer repairs the files of a killed writer before it appends.
 
-A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed form.
-Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing to the
-housekeeper. The new writer begins a segment of its own. This segment begins at the end of the existing
-records, or at the acknowledged end if that offset is greater. Otherwise an offset could be given twice.
+A killed writer may leave temporary files, a stream without an end mark, a partial batch, or a stream that was already
+sealed. Recovery removes the temporary files and the sealed stream, cuts the partial batch, and writes the end mark. The
+housekeeper then seals the stream. The new writer begins a new segment. The segment begins at the end of the existing
+records, or at the acknowledged end if that offset is greater, so that no two records get the same offset.
 
-Damage before the acknowledged end loses records. Recovery then seals the intact batches, and renames the
-damaged stream with the suffix `.damaged`.
+If a stream is damaged before the acknowledged end, records are lost. Recovery then seals the intact batches, and
+renames the damaged stream with the suffix `.damaged`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from oz.journal.stream import END, ActiveStream, Scan
 
 
 class RecoveredState(NamedTuple):
-    """The state of a journal that a new writer continues.
+    """The state of a journal after recovery, from which a new writer continues.
 
     Attributes:
         reached: the offset after the last existing record.
         end: the offset of the next record. It is greater than `reached` if acknowledged records are lost.
         journal: the id of the journal.
         previous: the id of the last segment; empty if there is no segment.
-        pending: the ended streams that wait for sealing.
+        pending: the streams that the housekeeper must seal.
         findings: the faults that were repaired.
     """
 
@@ -56,7 +56,7 @@ class RecoveredState(NamedTuple):
 
 
 def recover(directory: Path) -> RecoveredState:
-    """Repair the files of a killed writer. The caller holds the lock.
+    """Repair the files of a killed writer. The caller holds the lock of the writer.
 
     Raises:
         JournalError: segments overlap, or belong to different journals.
@@ -121,7 +121,7 @@ def _end_stream(
     """Cut the partial batch at the end of a stream, and write the end mark.
 
     Returns:
-        The stream if it can be sealed, otherwise None; and the offset after the last record of the stream.
+        The stream to seal, or None; and the offset after the last record of the stream.
     """
     path = directory / file.name
     acknowledged = mark.end if mark is not None else file.first
@@ -129,7 +129,7 @@ def _end_stream(
         stream = ActiveStream(path, file.segment)
     except DamageError as error:
         if acknowledged <= file.first:
-            path.unlink()  # the writer was killed after it had created the file, and before the first record
+            path.unlink()  # the writer was killed before it acknowledged a record in this file
         else:
             set_aside(directory, file.name)
             findings.append(Finding(file.name, f"set aside: {error.reason}", file.first, position=0))
@@ -173,7 +173,7 @@ def _write_end(path: Path, place: int) -> None:
 
 
 def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | None:
-    """Return the id of the journal and the id of its last segment; None if no segment has an intact head."""
+    """Return the id of the journal and the id of its last segment; None if no segment has an intact identity."""
     store, previous = LocalStore(directory), None
     for file in reversed(store.segments()):
         with suppress(FileNotFoundError):

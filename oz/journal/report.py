@@ -1,4 +1,4 @@
-"""The result of `Journal.verify` and `Journal.repair`."""
+"""The report that `Journal.verify` and `Journal.repair` return."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Finding:
 
     Attributes:
         file: the name of the file; empty if records between two files are missing.
-        reason: the fault, or its repair.
+        reason: the description of the fault, or of its repair.
         first: the first lost offset; None if no record is lost.
         end: the offset after the last lost record; None if no record is lost.
-        position: the byte of the file at which the fault begins; None if the fault concerns the whole file.
+        position: the position in the file at which the fault begins, in bytes; None if the whole file has the fault.
     """
 
     file: str
@@ -33,13 +33,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings, and the amount of data that was checked.
+    """The faults of a journal, and the amount of data that was checked.
 
     Attributes:
-        findings: the faults, by offset; empty if the journal is intact.
+        findings: the faults, sorted by offset; empty if the journal is intact.
         segments: the number of checked segments.
         records: the number of intact records.
-        bytes: the size of the checked files, in bytes.
+        bytes: the total size of the checked files in bytes.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -49,5 +49,5 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the journal is intact: there are no findings."""
+        """Whether the journal is intact."""
         return not self.findings

@@ -1,24 +1,24 @@
-"""Sealed segments: Parquet files that get their names when they are complete, and are never written again.
+"""Sealed segments: Parquet files. A file gets its name when it is complete, and is never written again.
 
 **Row groups** have at most 8,192 rows and 16 MiB. With the statistics of the groups, a reader can skip most of a
-file. Sealing needs the interpreter, the disk and the memory for a short time only. Groups of 16,384 rows would make a
-file 4% smaller and a full scan 4% faster. But the read of a few records would take twice as long.
+file. Groups of 16,384 rows would make a file 4% smaller and a full scan 4% faster. But a read of a few records would
+take twice as long.
 
-**Metadata** of the footer, in this order after the entries of `Head`:
+**Metadata.** After the entries of `Head`, the footer has these entries, in this order:
 
     oz.end        the offset after the last record
     oz.times      the earliest and the latest time, in microseconds since 1970
     oz.gaps       the number of gap records
-    oz.empty      the columns that are null in all rows, separated by commas
+    oz.empty      the names of the columns that are null in all rows, separated by commas
     oz.missing    the missing offsets between oz.first and oz.end, as `first-end` separated by commas
     oz.subjects   the subjects of all messages, sorted, as a JSON list; absent if it exceeds 64 KiB. Surrogate
                   escapes stand for bytes that are not UTF-8
     oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
 
-The checksums of Parquet's pages do not cover the headers of the pages. Of 16,688 bits that were flipped in page
-headers, 4 changed the decoded values without an error (pyarrow 26). So the reader checks whole column chunks. The
-checksums are known only when the file is complete. So the writer reserves space in the footer, and writes the checksums
-there at the end.
+The checksums of Parquet's pages do not cover the headers of the pages. In a test, 16,688 bits of page headers were
+flipped one by one. 4 of the flips changed the decoded values without an error (pyarrow 26). Therefore oz adds
+checksums of whole column chunks, which are known only when the file is complete. The writer reserves space for the
+checksums in the footer, and fills it at the end.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ from oz.journal.store import Store
 
 GROUP_ROWS = 8192
 GROUP_BYTES = 16 << 20
-MAX_GROUP_ROWS = 1 << 17  # largest row group that a reader accepts
-MAX_GROUP_BYTES = 256 << 20  # uncompressed; a writer limits the payloads only, other columns may be large
-MAX_SUBJECTS = 1 << 16  # largest size in bytes of the list of subjects
+MAX_GROUP_ROWS = 1 << 17  # maximum number of rows in a row group that a reader accepts
+MAX_GROUP_BYTES = 256 << 20
+"""Maximum uncompressed size of a row group that a reader accepts. `GROUP_BYTES` limits only the payloads."""
+MAX_SUBJECTS = 1 << 16  # maximum size of the list of subjects in bytes
 
 _MAGIC = b"PAR1"
-_TAIL = 8  # bytes after the footer: its length and the magic
+_TAIL = 8  # number of bytes after the footer: its length, and the magic bytes
 _CHECKSUMS = "crc32:"
 _ALL = range(len(COLUMNS))
 _GROUP_CHECKSUMS = struct.Struct(f">{len(COLUMNS)}I")
 _PHYSICAL = ["INT64", "INT64", "INT32", *["BYTE_ARRAY"] * 6, *["INT64"] * 3]
-"""The physical Parquet types of the columns. If a column has another type, a read of its statistics aborts the process
-(pyarrow 26).
-"""
+"""The physical Parquet types of the columns. If a column had another type, a read of its statistics would abort the
+process (pyarrow 26)."""
 _MESSAGES = int_scalar(MESSAGE, pa.int8())
 _WRITER_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -82,7 +82,7 @@ _WRITER_OPTIONS: dict[str, Any] = {
     "write_statistics": ["offset", "time", "kind", "subject", "subject_raw"],
     "write_page_checksum": True,
     "write_page_index": False,
-    "data_page_size": 4 << 20,  # bytes; larger than a row group of small payloads
+    "data_page_size": 4 << 20,  # bytes; larger than a column of a row group with small payloads
     "store_schema": False,
 }
 _ERRORS = (
@@ -95,7 +95,7 @@ _ERRORS = (
     MemoryError,
     OverflowError,
 )
-"""Errors that a damaged or crafted Parquet file causes."""
+"""Errors that pyarrow and this module raise for a damaged or crafted Parquet file."""
 
 
 # --- writing ---
@@ -161,7 +161,7 @@ class _Summary:
 
 
 def _subjects_of(table: pa.Table) -> set[str]:
-    """Return the subjects of the messages in a table. Surrogate escapes stand for bytes that are not UTF-8."""
+    """Return the subjects of the messages in a table. Bytes that are not UTF-8 become surrogate escapes."""
     if pc.max(table["kind"]).as_py() != MESSAGE:
         table = table.filter(pc.equal(table["kind"], _MESSAGES))
     raw = table["subject_raw"]
@@ -181,13 +181,13 @@ def _subjects_of(table: pa.Table) -> set[str]:
 def write_sealed(
     directory: Path, head: Head, batches: Iterable[pa.RecordBatch], *, sync: bool = True
 ) -> SegmentFile | None:
-    """Write a sealed segment. The file gets its name when it is complete, and on the disk if `sync` is set.
+    """Write a sealed segment. The file gets its name when it is complete.
 
     Args:
         directory: the directory of the journal.
         head: the identity of the segment.
         batches: the records of the segment, in the order of offsets.
-        sync: whether to wait until the file is on the disk.
+        sync: whether to wait until the file is on the disk, before it gets its name.
 
     Returns:
         The sealed file; None if there are no records.
@@ -247,14 +247,14 @@ def _fill_checksums(descriptor: int, reserved: bytes) -> int:
         for group in range(metadata.num_row_groups)
         for place, length in _chunks(metadata, group)
     )
-    place = footer.index(reserved)  # random digits, which no subject in the footer equals
+    place = footer.index(reserved)  # `reserved` is random, so that no subject in the footer is equal to it
     footer[place : place + len(reserved)] = (_CHECKSUMS + checksums).encode()
     os.pwrite(descriptor, footer, size - len(footer))
     return crc32(footer)
 
 
 def _read_footer(read: Any, size: int) -> bytes:
-    """Return the bytes of the footer of a Parquet file, with the length and the magic after it."""
+    """Return the bytes of the footer of a Parquet file, including its length and the magic bytes at the end."""
     tail = read(_TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[:4], "little") + _TAIL
     if tail[4:] != _MAGIC or length + len(_MAGIC) > size:
@@ -271,7 +271,7 @@ def _column(row_group: Any, at: int) -> Any:
 
 
 def _chunks(metadata: pq.FileMetaData, group: int, columns: Iterable[int] = _ALL) -> list[tuple[int, int]]:
-    """Return the position and the length in bytes of each column chunk of a row group."""
+    """Return the position and the length of each column chunk of a row group, in bytes."""
     row_group = metadata.row_group(group)
     found = []
     for at in columns:
@@ -293,7 +293,7 @@ class Group(NamedTuple):
         end: the offset after the last record.
         rows: the number of records.
         times: the earliest and the latest time, in microseconds since 1970.
-        subjects: the least and the greatest subject in the order of their bytes.
+        subjects: the first and the last subject in the order of their bytes; None if they are unknown.
         has_gaps: whether the row group has gap records.
         bytes: the approximate size in memory, in bytes.
     """
@@ -318,22 +318,22 @@ class Footer:
 
     Attributes:
         file: the parsed name of the file.
-        data: the bytes of the footer, with the length and the magic after it.
+        data: the bytes of the footer, including its length and the magic bytes at the end.
         size: the size of the file in bytes.
         head: the identity of the segment.
         times: the earliest and the latest time, in microseconds since 1970.
         gaps: the number of gap records.
-        empty: the columns that are null in all rows.
-        missing: the missing offsets inside the segment, as pairs of the first missing offset and the offset after the
-            last.
-        subjects: the subjects of all messages, sorted; None if the list was too long.
+        empty: the names of the columns that are null in all rows.
+        missing: the ranges of missing offsets inside the segment. Each range is a pair: the first missing offset, and
+            the offset after the last missing record.
+        subjects: the subjects of all messages, sorted; None if the list was too long for the footer.
     """
 
     def __init__(self, file: SegmentFile, data: bytes, size: int) -> None:
         """Parse a footer.
 
         Raises:
-            ValueError, and other errors of `_ERRORS`: the footer is malformed, or does not belong to the file name.
+            ValueError, or another error in `_ERRORS`: the footer is malformed, or does not belong to the file name.
         """
         if crc32(data) != file.crc:
             raise ValueError("the footer is damaged: its checksum differs from the file name")
@@ -359,13 +359,13 @@ class Footer:
             raise ValueError("the footer has no checksum for each column chunk")
 
         for group in range(metadata.num_row_groups):
-            _chunks(metadata, group)  # checks the types
+            _chunks(metadata, group)  # the call checks the types of the columns
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
-        """Parse the bytes of the footer, and return the metadata as pyarrow has it.
+        """Parse the bytes of the footer, and return the metadata in the form of pyarrow.
 
-        A parsed footer has ten times the size of its bytes. So a process caches the parsed form of few footers only.
+        A parsed footer needs ten times as much memory as its bytes. Therefore only a few parsed footers are cached.
         """
         return _parse(self.data)
 
@@ -374,7 +374,7 @@ class Footer:
         """The row groups of the file.
 
         Raises:
-            DamageError: a statistic is absent, or a row group is larger than any that a writer makes.
+            DamageError: a statistic is absent, or a row group is too large to come from a writer.
         """
         try:
             metadata = self.parse()
@@ -393,7 +393,7 @@ class Footer:
         return _GROUP_CHECKSUMS.unpack_from(self._checksums, _GROUP_CHECKSUMS.size * group)
 
     def damage(self, reason: str, group: Group | None = None, position: int | None = None) -> DamageError:
-        """Return the error to raise for damage of the file, or of one row group of the file."""
+        """Return the error for damage of the file, or of one row group."""
         first, end = (self.file.first, self.file.end) if group is None else (group.first, group.end)
         return DamageError(self.file.name, reason, first, end, position)
 
@@ -412,7 +412,7 @@ def _parse_missing(text: str) -> list[tuple[int, int]]:
     return [(int(first), int(end)) for first, end in ranges]
 
 
-_CACHE_BYTES = 32 << 20  # bytes of all cached footers; a segment of 64 MiB has a footer of about 20 KB
+_CACHE_BYTES = 32 << 20  # maximum size of all cached footers; a segment of 64 MiB has a footer of about 20 KB
 _cache: OrderedDict[Hashable, Footer] = OrderedDict()
 _cache_lock = threading.Lock()
 _cache_size = 0
@@ -424,7 +424,7 @@ def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> F
     Args:
         store: the files of the journal.
         file: the sealed file.
-        is_cached: whether to use the cache of this process. A modified file is read again.
+        is_cached: whether a footer in the cache of this process may be returned. A modified file is always read again.
 
     Raises:
         FileNotFoundError: retention removed the file.
@@ -453,7 +453,7 @@ def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> F
 
 
 class SealedFile:
-    """An open sealed file. Retention may remove the file while it is read.
+    """An open sealed file, which stays readable if retention removes it.
 
     Attributes:
         footer: the verified footer of the file.
@@ -472,8 +472,8 @@ class SealedFile:
         try:
             self._check_size(self.footer.size)
             self._metadata = self.footer.parse()
-            # Column chunks are read to this buffer at their positions in the file. They are verified and decoded there.
-            # The operating system allocates memory only for the pages that are used.
+            # This buffer has the size of the file. `_load` copies column chunks to their positions in it, and pyarrow
+            # decodes them there. The operating system allocates memory only for the pages that are used.
             self._window = mmap.mmap(-1, self.footer.size)
             self._parquet = pq.ParquetFile(
                 pa.BufferReader(pa.py_buffer(self._window)),
@@ -515,7 +515,7 @@ class SealedFile:
         rows = sum(group.rows for group in groups)
         try:
             numbers = [group.number for group in groups]
-            # Waking threads takes longer than decoding few rows, especially on a busy machine.
+            # To wake threads would take longer than to decode few rows in this thread.
             table = self._parquet.read_row_groups(numbers, stored, use_threads=rows > 2 * GROUP_ROWS)
             if table.num_rows != rows:
                 raise ValueError(f"{table.num_rows} rows in place of {rows}")
@@ -555,10 +555,10 @@ class SealedFile:
                         raise self._damage(f"the column {COLUMNS[at]} is damaged", [group], place)
 
     def check_magic(self) -> None:
-        """Check the magic at the beginning of the file. Only these bytes have no checksum.
+        """Check the magic bytes at the beginning of the file, which have no checksum.
 
         Raises:
-            DamageError: the magic is wrong.
+            DamageError: the magic bytes are wrong.
         """
         if self._file.read(len(_MAGIC), 0) != _MAGIC:
             raise self._damage("the file has bytes of another program", position=0)
@@ -570,13 +570,13 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def nulls(name: str, rows: int) -> pa.Array:
-    """Return a column of nulls. Columns of nulls share their memory, because most tables have several of them."""
+    """Return a column of nulls. All such columns share their memory, because most tables have several of them."""
     size = 1 << max(15, (rows - 1).bit_length())
     return _nulls(TYPES[name], size).slice(0, rows)
 
 
 def _runs(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge adjacent chunks into ranges of bytes, because each range needs only one read."""
+    """Merge adjacent column chunks into ranges of bytes, so that one read loads several chunks."""
     runs: list[tuple[int, int]] = []
     for place, length in chunks:
         if runs and runs[-1][1] == place:
@@ -587,6 +587,6 @@ def _runs(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def plain_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table as batches with the types of `SCHEMA`: a dictionary of subjects becomes text."""
+    """Yield a table as batches with the types of `SCHEMA`. A dictionary of subjects becomes text."""
     fields = [SCHEMA.field(name) for name in table.schema.names]
     yield from table.cast(pa.schema(fields)).to_batches()

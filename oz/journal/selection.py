@@ -1,4 +1,4 @@
-"""The selection of records by pattern, offset and time, and the pruning of files and row groups."""
+"""The selection of records by pattern, offset and time, and of the files and row groups that may contain them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from oz.times import read_moment
 
 Patterns = str | bytes | Pattern | Sequence[str | bytes | Pattern] | None
 Bound = int | datetime | str | None
-"""An offset; a time; a text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h"; or None for no bound."""
+"""An offset, a time, or a text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h". None means no bound."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX = (1 << 63) - 1  # the largest offset and time of a column
+_MAX = (1 << 63) - 1  # the largest value of an offset or a time in a column
 _MESSAGE = int_scalar(MESSAGE, pa.int8())
-_MAX_PREFIXES = 16  # a test of more prefixes takes longer than a test of the pattern itself
+_MAX_PREFIXES = 16  # with more prefixes, a test of the prefixes takes longer than a match of the patterns
 _MAX_VERDICTS = 1 << 16
 
 
@@ -31,8 +31,7 @@ def parse_bound(value: Bound) -> int | datetime | None:
     """Return a bound as an offset or as a time with a zone; None for no bound.
 
     Args:
-        value: an offset, a time, or a text as for the option `--start` of `oz journal`. A time without a zone is local
-            time.
+        value: an offset, a time, or a text such as "2026-03-01" or "-1h". A time without a zone is local time.
 
     Raises:
         TypeError: the value has another type.
@@ -60,7 +59,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def checked_columns(columns: Sequence[str] | None) -> list[str]:
-    """Return the names of columns. None stands for all columns.
+    """Check the names of columns and return them. None means all columns.
 
     Raises:
         ValueError: a column does not exist.
@@ -82,11 +81,12 @@ class Selection:
     Attributes:
         first: the first offset.
         end: the offset before which to stop; None for no limit.
-        until: the time before which to stop, in microseconds since 1970; None for no limit.
-        columns: the columns to return.
+        since: the earliest time of receipt, in microseconds since 1970; None for no limit.
+        until: the time of receipt before which to stop, in microseconds since 1970; None for no limit.
+        columns: the names of the columns to return.
         gaps: whether gap records are selected too.
         subjects: the filter of subjects; None if all subjects are selected.
-        is_from_offset: whether the start is an offset. In this case, missing records at the start are a gap.
+        is_from_offset: whether the argument `start` was an offset. Then missing records at the start are a gap.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Selection:
         """Parse the arguments of `Journal.batches`.
 
         Raises:
-            PatternError, TypeError, ValueError: errors in the arguments, as in `Journal.batches`.
+            PatternError, TypeError, ValueError: an argument has a wrong type or value; see `Journal.batches`.
         """
         first, last = parse_bound(start), parse_bound(end)
         self.is_from_offset = isinstance(first, int)
@@ -127,7 +127,7 @@ class Selection:
             return False
         if self.subjects is None or group.subjects is None or (self.gaps and group.has_gaps):
             return True
-        # The statistics do not cover subjects that are not UTF-8. The column `subject_raw` holds such subjects.
+        # The statistics of `subject` do not cover subjects that are not UTF-8, which are in `subject_raw`.
         return "subject_raw" not in footer.empty or self.subjects.may_match(*group.subjects)
 
     def _wants_times(self, times: tuple[int, int]) -> bool:
@@ -136,7 +136,7 @@ class Selection:
         )
 
     def deciding_columns(self, groups: Sequence[Group]) -> list[str]:
-        """Return the columns that decide which records of row groups are selected."""
+        """Return the names of the columns that decide which records of some row groups are selected."""
         names = []
         if groups[0].first < self.first or (self.end is not None and groups[-1].end > self.end):
             names.append("offset")
@@ -153,7 +153,7 @@ class Selection:
         return names
 
     def mask(self, table: pa.Table | pa.RecordBatch) -> Any:
-        """Return a boolean for each record: whether it is selected. None if all records are selected.
+        """Return for each record whether it is selected, as an Arrow array; None if all records are selected.
 
         Args:
             table: records with at least the columns of `deciding_columns`.
@@ -184,7 +184,7 @@ class Selection:
         if is_message is None:
             yield matching
         elif self.gaps:
-            # All gap records are selected. A pattern of a recorder seldom excludes the pattern of a reader.
+            # All gap records are selected, because the lost messages may have matched.
             yield pc.or_(pc.invert(is_message), matching)
         else:
             yield pc.and_(is_message, matching)
@@ -225,10 +225,10 @@ class SubjectFilter:
         return verdict
 
     def matches_some(self, subjects: Sequence[str]) -> bool:
-        """Return whether at least one of the subjects passes."""
+        """Return whether at least one of the subjects may pass."""
         try:
             prefixes: Any = tuple(prefix.decode() for prefix in self._prefixes) or ""
-        except UnicodeDecodeError:  # a prefix ends within a character
+        except UnicodeDecodeError:  # a prefix ends inside of a UTF-8 character
             prefixes = ""
         try:
             return any(self.matches(subject) for subject in subjects if subject.startswith(prefixes))
@@ -236,13 +236,13 @@ class SubjectFilter:
             return True
 
     def may_match(self, low: bytes, high: bytes) -> bool:
-        """Return whether a subject from `low` to `high` may pass. The prefixes of the patterns decide."""
+        """Return whether a subject between `low` and `high` may begin with a prefix of a pattern."""
         if not self._prefixes:
             return True
         return any(low[: len(prefix)] <= prefix <= high for prefix in self._prefixes)
 
     def mask(self, subjects: Any, raw: Any) -> Any:
-        """Return a boolean for each subject: whether it passes.
+        """Return for each subject whether it passes, as an Arrow array.
 
         Args:
             subjects: the column `subject`, as text or as a dictionary.
@@ -278,9 +278,9 @@ class SubjectFilter:
 
 
 def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:
-    """Return the mask of rows, given the mask of the distinct values in a dictionary."""
+    """Return a boolean for each row from the booleans for the values in a dictionary."""
     hits = pc.indices_nonzero(mask)
-    if len(hits) == 1:  # a comparison is three times as fast as `take`
+    if len(hits) == 1:  # `equal` is three times as fast as `take`
         return pc.equal(indices, int_scalar(hits[0].as_py(), indices.type))
     return mask.take(indices) if len(hits) else _booleans(bytes(len(indices)))
 

@@ -115,7 +115,7 @@ class _RemoteFile:
 
 
 class RemoteStore:
-    """The sealed files of a journal on a file system of `pyarrow.fs`. Active segments there are not read."""
+    """The sealed files of a journal on a file system of `pyarrow.fs`. Active segments are not read."""
 
     def __init__(self, uri: str) -> None:
         """Connect to a file system.
@@ -157,7 +157,7 @@ class RemoteStore:
         return _RemoteFile(self._fs.open_input_file(f"{self._root}/{name}"))
 
     def identity(self, name: str) -> Hashable:
-        """Return the URI of a file as its identity. A sealed file is never modified, and its name has a checksum."""
+        """Return the URI of a file. It suffices as the identity, because a sealed file is never modified."""
         return f"{self._uri}/{name}"
 
     def size(self, name: str) -> int:
@@ -180,15 +180,15 @@ Store = LocalStore | RemoteStore
 
 
 def is_uri(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a directory is a URI of `pyarrow.fs`."""
+    """Return whether the name of a directory is a URI of `pyarrow.fs`."""
     return isinstance(directory, str) and _URI.match(directory) is not None
 
 
 def open_store(directory: str | os.PathLike[str]) -> Store:
-    """Return the store of a directory or a URI.
+    """Return the store of the journal at a path or a URI.
 
     Raises:
-        JournalError: there is no journal.
+        JournalError: there is no journal, or it cannot be read.
     """
     text = os.fspath(directory)
     store = RemoteStore(text) if is_uri(directory) else LocalStore(Path(text))

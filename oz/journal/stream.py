@@ -1,18 +1,18 @@
 """The active segment: batches in an Arrow IPC stream that grows.
 
-`BatchEncoder` makes the messages, and `ActiveStream` reads them. Each message has two entries of custom metadata, which
-are its *stamp*:
+The *head* of a stream is its schema message. Each further message holds one batch. `BatchEncoder` makes the messages,
+and `ActiveStream` reads them. Each batch has a *stamp*, which consists of two entries of custom metadata:
 
     oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
-    oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message
+    oz.head <crc>                               CRC-32 of the head of the stream
 
-<length> is the size of the message in bytes. With <length>, a reader finds the next message without decoding the
-present message. <crc> is the CRC-32 of the whole message with eight zeros in place of <crc>. Its seed is the CRC-32 of
-the segment id. The stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
+The value of <first> is the offset of the first record. The value of <length> is the size of the message in bytes, with
+which a reader finds the next message before it decodes this message. The value of <crc> is the CRC-32 of the whole
+message with eight zeros in place of <crc>. Its seed is the CRC-32 of the segment id. When the writer ends the segment,
+it appends the end mark of Arrow.
 
-A reader reads no byte beyond the acknowledged size, except in a stream whose writer has begun another segment. Bytes
-after the acknowledged size may be a partial batch, which the next writer removes. Damage before the acknowledged size
-raises an error.
+In the active segment, a reader reads only up to the acknowledged size. The bytes after this size may be a partial batch
+of a killed writer, which the next writer removes. Damage before this size raises an error.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _STAMP = b"oz.batch %08x %020d %010d %020d"
 _FOUND = re.compile(rb"oz\.batch ([0-9a-f]{8}) (\d{20}) (\d{10}) (\d{20})")
 _HEAD = re.compile(rb"oz\.head ([0-9a-f]{8})")
 _ZEROS = b"00000000"
-_HEADER_READ = 4096  # bytes that are read to find the stamp; a message header has about 900
+_HEADER_READ = 4096  # number of bytes that are read to find the stamp; a message header has about 900 bytes
 _MAX_HEADER = 1 << 16  # bytes
 _MAX_ROWS = 1 << 20
-_HEADER_PART = 2  # index of the header, after the continuation mark and the length
-_CHUNK = 1 << 20  # bytes that one read fetches in the search for an intact batch
+_HEADER_PART = 2
+"""Index of the header among the parts of a message, after the continuation mark and the length."""
+_CHUNK = 1 << 20  # number of bytes of one read in the search for an intact batch
 _EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
 class _Parts:
-    """A sink for the stream writer of Arrow. The sink keeps the parts of a message, and does not copy the columns."""
+    """Output of Arrow's stream writer. It keeps the parts of a message as buffers, and does not copy the columns."""
 
     closed = False
 
@@ -61,10 +62,10 @@ class _Parts:
 
 
 class BatchEncoder:
-    """Encodes the batches of one segment as messages of an Arrow stream, with checksums.
+    """Encoder of the batches of one segment as messages of an Arrow stream, with checksums.
 
     Attributes:
-        head: the first bytes of the stream, which are the schema message.
+        head: the schema message, with which the stream begins.
     """
 
     head: bytes
@@ -76,7 +77,7 @@ class BatchEncoder:
         self._head_stamp = b"oz.head %08x" % crc32(self.head)
         self._sink = _Parts()
         self._writer = pa.ipc.new_stream(self._sink, schema)
-        # The writer emits the schema with the first batch.
+        # Arrow's writer writes the schema before the first batch. The parts of both are discarded here.
         self._writer.write_batch(_EMPTY)
         self._sink.parts.clear()
 
@@ -105,7 +106,7 @@ class BatchEncoder:
 
 
 class Frame(NamedTuple):
-    """The position of a batch in a stream, from its stamp.
+    """The values in the stamp of a batch, and the position of the batch in the stream.
 
     Attributes:
         place: the position of the first byte of the message.
@@ -128,7 +129,7 @@ class Frame(NamedTuple):
 
 
 class ActiveStream:
-    """An open stream. While it is read, a writer may append to the stream, seal it, and remove the file.
+    """An open stream, to which a writer may append at the same time. The writer may also seal it and remove the file.
 
     Attributes:
         path: the path of the file.
@@ -183,18 +184,18 @@ class ActiveStream:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the file has no name any more, because the segment was sealed or removed."""
+        """Whether the file was removed from the directory, because the segment was sealed or removed."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def frame(self, place: int, limit: int) -> Frame | bytes | None:
-        """Return the frame at a position. Only the stamp is read.
+        """Read the stamp of the batch at a position.
 
         Args:
             place: a position in the file.
-            limit: the position before which the frame must end.
+            limit: the position up to which the batch must be complete.
 
         Returns:
-            The frame; `END` if the end mark is at the position; None if no complete frame begins there.
+            The stamp as a `Frame`; `END` if the end mark is at the position; None if no complete batch begins there.
         """
         header = os.pread(self._descriptor, max(0, min(_HEADER_READ, limit - place)), place)
         if header[:8] == END:
@@ -212,8 +213,8 @@ class ActiveStream:
         return Frame(place, size, first, rows, has_head) if is_whole else None
 
     def read(self, frame: Frame) -> pa.RecordBatch | None:
-        """Read a batch; None if the batch is damaged."""
-        # `pread` allocates and fills the bytes without the interpreter lock. A bytearray would need the lock.
+        """Read a batch; return None if the batch is damaged."""
+        # `pread` fills the bytes without the GIL. For `preadv`, Python would first clear a bytearray under the GIL.
         data = os.pread(self._descriptor, frame.size, frame.place)
         found = _FOUND.search(data, 8, 8 + int.from_bytes(data[4:8], "little"))
         if len(data) < frame.size or found is None:
@@ -224,15 +225,15 @@ class ActiveStream:
                 return None
         try:
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(data)), SCHEMA)
-            # The checksum does not protect against a crafted batch. Its buffers could crash the process.
+            # A crafted batch may have a right checksum, and buffers that would crash the process.
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, MemoryError):
             return None
-        # A writer does not compress. If a batch has more bytes than its message in the file, the batch is crafted.
+        # A writer does not compress, so a batch with more bytes than its message in the file is crafted.
         return batch if batch.nbytes <= frame.size else None
 
     def find_intact(self, place: int, limit: int) -> Frame | None:
-        """Return the next intact batch at or after a damaged position; None if there is none."""
+        """Return the stamp of the first intact batch at or after a position; None without an intact batch."""
         at = place
         while at < limit:
             # A stamp is in the first 4 KiB of a message, so chunks overlap by 4 KiB.
@@ -250,7 +251,7 @@ class ActiveStream:
 
 
 class Hole(NamedTuple):
-    """A damaged part of a stream, which an intact batch follows.
+    """A damaged part of a stream before an intact batch.
 
     Attributes:
         place: the position of the first damaged byte.
@@ -264,7 +265,7 @@ class Hole(NamedTuple):
 
 
 class Scan:
-    """Iterable over all intact batches of a stream, also over batches after damage.
+    """Iterable over all intact batches of a stream. Damaged parts are skipped.
 
     Attributes:
         place: the position after the last batch so far.
@@ -300,7 +301,7 @@ class Scan:
     def _search(self) -> tuple[Frame | None, pa.RecordBatch | None]:
         place = self.place + 1
         while (frame := self._stream.find_intact(place, self._limit)) is not None:
-            # A payload may contain the bytes of an earlier batch of this stream. Its offsets are too low.
+            # A payload may contain the bytes of an earlier batch of this stream, whose offsets are too low.
             if frame.first >= self.reached:
                 return frame, self._stream.read(frame)
             place = frame.place + frame.size

@@ -1,9 +1,10 @@
 """`Journal.verify` and `Journal.repair`.
 
-`verify` reads every byte of every file, and compares the offsets and the ids of successive segments. Missing
-offsets are a finding, unless the journal itself records them. A journal records missing offsets in three places: in
-`oz.missing` of a footer, in `oz.previous` of the segment after a gap, and in `first` and `end` of the acknowledged
-mark.
+`verify` reads every byte of every file, and compares the offsets and the ids of successive segments. Missing offsets
+are a fault if the journal does not record that they are missing. A journal records missing offsets of a segment in
+`oz.missing` of the footer. It records missing offsets between two segments in `oz.previous`, which then has the id of
+the segment before the gap. Missing offsets after the last segment are recorded in `first` and `end` of the
+acknowledged mark.
 
 `repair` keeps each intact batch and row group at its offset. It writes a damaged file again without the damaged
 parts, and keeps the old file with the suffix `.damaged`. Then it records the missing offsets.
@@ -37,11 +38,11 @@ from oz.journal.store import LocalStore, Store
 from oz.journal.stream import END, ActiveStream, Scan
 
 Progress = Callable[[int, int], None]
-"""Function that is called with the number of checked bytes and the number of all bytes."""
+"""Function that is called with the number of checked bytes and the total number of bytes."""
 
 
 class _FileResult(NamedTuple):
-    """The result of the check of a file: the identity, the offset after the last record, and the number of records."""
+    """A checked file: its identity, the offset after its last record, and the number of its intact records."""
 
     head: Head | None
     end: int
@@ -71,7 +72,7 @@ class _Verification:
                 total = self._bytes + size + sum(map(self._size, files)) if self._progress else 0
                 following = files[0].first if files else max(mark.end, file.first) if mark else None
                 checked = self._sealed(file) if file.is_sealed else self._stream(file, mark, following)
-            except FileNotFoundError:  # the file was sealed or removed after the list was made
+            except FileNotFoundError:  # the file was sealed or removed after it was listed
                 reached = before.end if before is not None else 0
                 mark = acknowledged_mark(self._store)
                 files = [
@@ -116,7 +117,7 @@ class _Verification:
             self._findings.append(Finding("", "a segment is missing", first, end))
 
     def _compare_mark(self, mark: Mark, reached: int) -> None:
-        # Without an active segment, the mark records the offsets from `first` to `end` as a gap.
+        # Without an active segment, the mark records that the offsets from `first` up to `end` are missing.
         expected = mark.end if mark.segment else mark.first
         is_reported = any(finding.end == mark.end for finding in self._findings)
         if expected > reached and not is_reported:
@@ -199,7 +200,11 @@ def repair(directory: Path, progress: Progress | None = None) -> Report:
 
 
 def _rewrite(store: LocalStore, file: SegmentFile, previous: str | None = None) -> None:
-    """Write the intact row groups of a sealed file to a new file, and rename the old file."""
+    """Write the intact row groups of a sealed file to a new file, and rename the old file.
+
+    If `previous` is given, the file is intact. The new file gets this id of the previous segment, and the old file is
+    removed.
+    """
     try:
         opened = SealedFile(store, file, is_cached=False)
     except DamageError:
@@ -212,7 +217,7 @@ def _rewrite(store: LocalStore, file: SegmentFile, previous: str | None = None) 
     finally:
         opened.close()
     if written is not None and written.name == file.name:
-        return  # the damage was outside of the columns, and the new file has replaced the old file
+        return  # the columns were intact, so that the new file has the same name and has replaced the old file
     if previous is None:
         set_aside(store.directory, file.name)
     else:
@@ -234,7 +239,7 @@ def _intact_batches(opened: SealedFile) -> Iterator[pa.RecordBatch]:
 
 
 def _link_segments(store: LocalStore) -> None:
-    """Write the id of the previous segment into each segment. This records the missing offsets between two segments."""
+    """Write the id of the previous segment into each segment, which records that offsets in between are missing."""
     previous: str | None = None
     for file in store.segments():
         if not file.is_sealed:

@@ -1,27 +1,28 @@
 """Writer of a journal: `append`, segments, and durability.
 
 Theory of operation. A journal has one active segment, a file in the format of an Arrow stream, and sealed
-segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
-acknowledged size in bytes, and the offset after its last record. Readers read the stream only up to the mark.
+segments, which are Parquet files. The acknowledged mark, a file of 44 bytes, has the id of the active segment, its
+acknowledged size in bytes, and the offset after its last record. Readers read the stream only up to this size.
 
-An append takes these steps, under one lock, the *guard*:
+An append has these steps, during which it holds a lock, the *guard*:
 
 1. Encode the batches and write them after the accepted bytes of the stream.
 2. With `sync="batch"`, sync the stream. After a failed sync the state of the file is unknown, so the writer
    refuses all further calls.
 3. Check that the file was not removed. Records in a removed file would be lost.
-4. Write the mark with one `pwrite`. This step makes the records visible. The mark is not synced, because recovery
-   reads the stream beyond the mark, and accepts complete batches.
+4. Write the mark with one `pwrite`. This step makes the records visible. The mark is not synced. After a power cut,
+   recovery also accepts complete batches that the mark does not cover.
 5. Record in memory that the bytes are accepted.
 
 If a step fails, the bytes after the accepted size are truncated, and the append has no effect. KeyboardInterrupt
-may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the mark,
-and accepts the bytes if step 4 was executed; otherwise it truncates the stream.
+may be raised between any two steps. Therefore each use of the stream begins with `_resolve_interrupted`, which reads
+the mark. If step 4 was executed, it accepts the bytes; otherwise it truncates the stream.
 
-A segment ends when it reaches a size or an age, by `roll`, or by `close`. The writer writes an end mark, syncs, and
-moves the acknowledged mark to the end of the segment. The housekeeper, a thread, then seals the stream as a Parquet
-file, and removes the segments that retention does not keep. The next append begins a new stream. Therefore no segment
-is empty. A writer never continues the stream of another writer: recovery cuts its partial batch, and seals it.
+A segment ends when it reaches a size or an age, when the program calls `roll`, and at `close`. The writer appends an
+end mark, syncs, and writes into the acknowledged mark that no segment is active. The housekeeper, a thread, then seals
+the stream as a Parquet file, and removes the segments that retention does not keep. The next append creates a new
+stream, so that no segment is empty. A writer never continues the stream of another writer: it ends that stream and
+seals it.
 
 A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. It also
 wakes the housekeeper, which may free space by retention.
@@ -71,9 +72,8 @@ from oz.logs import logger
 from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
-_RETRY_SECONDS = (
-    1.0  # seconds until the housekeeper calls `tick` again, if an append holds the guard or the disk is full
-)
+_RETRY_SECONDS = 1.0
+"""Seconds until the housekeeper calls `tick` again, if an append holds the guard or the disk is full."""
 _MIN_WAIT = 0.001  # seconds
 
 _log = logger("oz.journal")
@@ -83,16 +83,16 @@ Appendable = tuple[str | bytes, bytes] | Mapping[str, Any] | Message
 
 
 class Writer:
-    """Appends records to a journal. A journal has one writer at a time; threads may share it.
+    """Writer that appends records to a journal. A journal has one writer at a time, which several threads may share.
 
-    The constructor repairs the files of a killed writer; see `findings`.
+    The constructor repairs the files of a killed writer.
 
     Attributes:
-        findings: faults that the constructor found and repaired. Each fault is logged as a warning.
+        findings: faults that the constructor found and repaired. Each fault is also logged as a warning.
     """
 
     findings: tuple[Finding, ...]
-    _is_closed = True
+    _is_closed = _is_released = True
 
     def __init__(
         self,
@@ -107,16 +107,16 @@ class Writer:
         """Open a journal, or create one.
 
         Args:
-            directory: the directory of the journal; created if it is absent.
-            sync: time at which records are on the disk. With "batch", this is before `append` returns. With a number,
-                it is within this number of seconds. With "none", the operating system decides. A power cut may lose
-                acknowledged records that are not on the disk; a killed process loses no acknowledged record.
+            directory: the directory of the journal. A missing directory is created.
+            sync: time at which records are written to the disk. "batch": before `append` returns. A number: within this
+                number of seconds. "none": when the operating system chooses. A power cut may lose appended records that
+                are not on the disk. A kill of the process loses no appended record.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
-            retain_bytes: limit of the size of all files in bytes. Above it, the oldest sealed segments are removed.
-                None keeps all segments. The newest sealed segment and the active segment are never removed.
-            retain_seconds: limit of the age in seconds of the last record of a sealed segment. An older segment is
-                removed. None keeps all segments.
+            retain_bytes: maximum size of all segments in bytes. Above this size, the oldest sealed segments are
+                removed. None keeps all segments. The newest sealed segment and the active segment are never removed.
+            retain_seconds: maximum age of records in seconds. A sealed segment is removed when its last record is
+                older. None keeps all segments. The newest sealed segment and the active segment are never removed.
 
         Raises:
             JournalError: another writer has opened the journal, and the message names its process id; or the
@@ -153,7 +153,7 @@ class Writer:
             sync=sync != "none",
         )
         self._housekeeper.wake(*self._recovered.pending)
-        self._is_closed = False
+        self._is_closed = self._is_released = False
         _open_writers.add(self)
 
     def _open(self) -> None:
@@ -200,12 +200,12 @@ class Writer:
                   array.
                 - a `pyarrow.Table` or `pyarrow.RecordBatch`.
 
-                `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional;
-                `offset` is ignored. `time` (a `datetime` or an Arrow timestamp) or `time_ns` (integer
-                nanoseconds since 1970) is the time of receipt, by default now. A subject is text or bytes.
+                The columns `subject` (text or bytes) and `payload` are required. The other columns of
+                `oz.journal.SCHEMA` are optional, and `offset` is ignored. The time of receipt is `time` (a `datetime`
+                or an Arrow timestamp) or `time_ns` (integer nanoseconds since 1970). Its default is now.
 
         Returns:
-            The offset after the last record. With `sync="batch"` the records are durable.
+            The offset after the last record. With `sync="batch"`, the records are on the disk.
 
         Raises:
             JournalFull: the disk is full. No record of this call is in the journal. Free space, and append again.
@@ -213,7 +213,7 @@ class Writer:
                 the journal again.
             TypeError, ValueError: a value has a wrong type, or does not fit the column.
             ClosedError: the writer is closed.
-            OwnershipError: the writer was created before a fork, in the parent process.
+            OwnershipError: another process has created the writer, before a fork.
         """
         self._check()
         with self._guard:
@@ -233,7 +233,7 @@ class Writer:
         """End the active segment now, and seal it in the background.
 
         Raises:
-            JournalFull, JournalError, ClosedError, OwnershipError: the errors of `append` apply.
+            JournalFull, JournalError, ClosedError, OwnershipError: for the same reasons as in `append`.
         """
         self._check()
         with self._guard:
@@ -246,7 +246,10 @@ class Writer:
                     raise self._error_of(error) from error
 
     def wait_sealed(self, *, timeout: float | None = 60.0) -> None:
-        """Wait until all ended segments are sealed and retention was applied.
+        """Wait until all ended segments are sealed, and old segments are removed.
+
+        Args:
+            timeout: longest wait in seconds; None waits for ever.
 
         Raises:
             Timeout: `timeout` seconds have passed.
@@ -258,7 +261,7 @@ class Writer:
             )
 
     def close(self) -> None:
-        """Seal the active segment, and release the lock. A second call does nothing.
+        """Seal the active segment, and release the lock. A second call does nothing, unless the first was interrupted.
 
         Raises:
             JournalError: the operating system failed to write. The writer is closed nevertheless.
@@ -266,14 +269,15 @@ class Writer:
         self._close(None)
 
     def _close(self, timeout: float | None) -> None:
-        if self._is_closed or self._owner != os.getpid():
+        if self._is_released or self._owner != os.getpid():
             return
         if sys.is_finalizing():
-            # All other threads are stopped, and a stopped thread may hold the guard. The next writer seals the stream.
-            self._is_closed = True
+            # All other threads are stopped, and one of them may hold the guard for ever. The next writer seals the
+            # stream.
+            self._is_closed = self._is_released = True
             return
         with self._guard:
-            if self._is_closed:
+            if self._is_released:
                 return
             try:
                 if self._stream is not None and self._fault is None:
@@ -288,15 +292,15 @@ class Writer:
             self._stream.close()
         self._close_mark()
         self._lock.release()
+        self._is_released = True
         if self._fault is not None:
             raise self._broken_error(self._fault)
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close the writer at the end of the program; see `close_all`."""
         self._close(timeout)
 
     def _close_copies(self) -> None:
-        """Close the descriptors in a child process after a fork, because they would keep the lock of the parent."""
+        """Close the descriptors in a child process after a fork. Otherwise the child would keep the parent's lock."""
         for close in (self._close_mark, self._lock.release):
             close()
         if self._stream is not None:
@@ -361,7 +365,6 @@ class Writer:
             stream.cut()
 
     def _undo_append(self) -> None:
-        """Cut the bytes of a failed append."""
         try:
             self._resolve_interrupted()
             if self._stream is not None and self._stream.is_empty:
@@ -372,21 +375,31 @@ class Writer:
 
     def _is_finished(self, stream: _OpenStream) -> bool:
         is_large = stream.size >= self._segment_bytes
-        return is_large or time.monotonic() - stream.begun >= self._segment_seconds
+        return stream.is_ending or is_large or time.monotonic() - stream.begun >= self._segment_seconds
 
     def _begin_segment(self) -> _OpenStream:
         head = Head(self._recovered.journal, new_id(), self._previous, self._end)
-        self._stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
-        return self._stream
+        try:
+            self._stream = stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
+        except BaseException:
+            # A signal handler may raise when the file exists already. A second file must not begin at its offset.
+            if self._stream is None:
+                (self._directory / stream_name(head.first, head.segment)).unlink(missing_ok=True)
+            raise
+        return stream
 
     def _end_segment(self) -> None:
-        """End the active segment, and leave its sealing to the housekeeper."""
+        """End the active segment, and leave its sealing to the housekeeper.
+
+        A call after an interrupted call repeats the steps, which have the same effect again.
+        """
         stream = self._stream
         assert stream is not None
         stream.end(is_durable=self._sync != "none")
         self._acknowledge(Mark("", self._end, 0, self._end), is_durable=True)
-        self._stream, self._previous = None, stream.head.segment
         self._housekeeper.wake(SegmentFile(stream.path.name, stream.head.first, None, stream.head.segment))
+        self._previous = stream.head.segment
+        self._stream = None
 
     def _error_of(self, error: OSError) -> JournalError:
         if self._fault is None and error.errno in FULL:
@@ -397,7 +410,7 @@ class Writer:
         return self._broken_error(self._fault)
 
     def _tick(self) -> float | None:
-        """Run the timed steps that are due, and return the seconds until the next step. The housekeeper calls it."""
+        """End an old segment or sync the stream, if it is due; return the seconds until the next call, or None."""
         if not self._guard.acquire(blocking=False):
             return _RETRY_SECONDS
         try:
@@ -433,7 +446,7 @@ class Writer:
 
     def __del__(self) -> None:
         """Close a writer that the program did not close."""
-        if not self._is_closed and self._owner == os.getpid():
+        if not self._is_released and self._owner == os.getpid():
             warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
             with suppress(JournalError):
                 self.close()
@@ -445,20 +458,23 @@ class _OpenStream:
     Attributes:
         path: the path of the file.
         head: the identity of the segment.
-        size: the number of accepted bytes. These bytes are acknowledged.
-        begun: the time at which the file was created, in seconds of the monotonic clock.
+        size: the number of accepted bytes, which are acknowledged.
+        begun: the time at which the file was created, in seconds of `time.monotonic`.
         is_empty: whether the file has no accepted record.
-        is_scheduled: whether the housekeeper knows the time at which the segment must end.
-        dirty_since: the time of the first append after the last timed sync; None if there was no append.
+        is_ending: whether the end of the segment has begun. No record is appended after it.
+        is_scheduled: whether the housekeeper was woken since the file was created, so that it knows the age limit.
+        dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None
+            without such an append.
     """
 
     def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:
-        """Create the file. With `is_durable`, its name is on the disk before a record in the file is acknowledged."""
+        """Create the file. If `is_durable`, wait until the name of the file is on the disk."""
         self.head = head
         self.path = directory / stream_name(head.first, head.segment)
         self.begun = time.monotonic()
         self.is_scheduled = False
         self.is_empty = True
+        self.is_ending = False
         self.dirty_since: float | None = None
         self._encoder = BatchEncoder(head)
         temporary = directory / (self.path.name + TEMPORARY)
@@ -497,43 +513,40 @@ class _OpenStream:
         return Mark(self.head.segment, self.head.first, self._written, end)
 
     def sync(self) -> None:
-        """Wait until the written bytes are on the disk."""
         sync_data(self._open_descriptor)
 
     def check_name(self) -> None:
-        """Raise FileNotFoundError if the file was removed, because its records would be lost."""
-        if os.fstat(self._open_descriptor).st_nlink == 0:
+        """Raise FileNotFoundError if the file was removed from the directory. Its records would be lost."""
+        if self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the active segment was removed", str(self.path))
 
     @property
     def has_unaccepted(self) -> bool:
-        """Whether the file has written bytes that are not accepted yet."""
         return self._written != self.size
 
     def accept(self, mark: Mark) -> None:
-        """Accept the bytes that a mark acknowledges."""
         self.size = self._written = mark.size
         self.is_empty = False
 
     def cut(self) -> None:
-        """Remove the bytes after the accepted bytes."""
         os.ftruncate(self._open_descriptor, self.size)
         self._written = self.size
 
     def end(self, *, is_durable: bool) -> None:
-        """Write the end mark, and close the file."""
+        """Write the end mark, and close the file. The call may be repeated."""
+        self.is_ending = True
+        if self._descriptor is None:
+            return
         _write_all(self._open_descriptor, END, self.size)
         if is_durable:
             sync_data(self._open_descriptor)
         self.close()
 
     def remove(self) -> None:
-        """Remove the file of an empty segment."""
         self.close()
         self.path.unlink()
 
     def close(self) -> None:
-        """Close the file."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -550,7 +563,6 @@ _open_writers: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close the writers that the program did not close."""
     close_all(_open_writers)
 
 
@@ -564,7 +576,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _weak_call(method: Callable[[], float | None]) -> Callable[[], float | None]:
-    """Return a function that calls a method, and holds only a weak reference to the object of the method."""
+    """Return a function that calls a method, and has only a weak reference to the object of the method."""
     found = WeakMethod(method)
     return lambda: call() if (call := found()) else None
 
@@ -577,7 +589,7 @@ def _check_sync(sync: Any) -> None:
 
 
 def check_positive(**values: Any) -> None:
-    """Check that all values are numbers greater than 0. The errors name the arguments.
+    """Check that all values are numbers greater than 0. An error names the argument that is wrong.
 
     Raises:
         TypeError: a value is not a number.

@@ -1,9 +1,9 @@
-"""Multicast over PGM: one publisher for each endpoint, and subscribers that count every loss.
+"""Multicast over PGM. Each endpoint has one publisher. Its subscribers count every lost message.
 
-- `plan.py`, `sender.py`, `receiver.py`, `watchdog.py`: decisions, without sockets and clocks.
-- `endpoints.py`, `group.py`: checks of endpoints, options of sockets, claims to UDP ports.
+- `plan.py`, `sender.py`, `receiver.py`, `watchdog.py`: logic without sockets or clocks.
+- `endpoints.py`, `group.py`: checks of endpoints, socket options, and claims to UDP ports.
 - `sending.py`, `listening.py`, `arrivals.py`: sockets.
 
-`oz.publisher.multicast` and `oz.subscriber.multicast` use them, and so do the processes of the gateway. The
-format of the frames is in `oz.wire.datagrams`.
+`oz.publisher.multicast`, `oz.subscriber.multicast` and the gateway use this package. `oz.wire.datagrams` defines the
+format of the frames.
 """

@@ -1,7 +1,8 @@
-"""Packets at a multicast endpoint, observed beside libpgm.
+"""Observation of the packets that arrive at a multicast endpoint.
 
-libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port show
-which publishers send packets, and whether these packets include repairs.
+libzmq does not report whether packets arrive. Therefore, while a publisher is silent, the subscriber opens two UDP
+sockets at the group and port. These sockets show which publishers send packets, and whether the packets include
+repairs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from oz.multicast.endpoints import Endpoint
 from oz.multicast.watchdog import Arriving
 
 FRESH = 2.0
-"""Seconds after the last packet of a publisher for which its packets count as arriving. A publisher sends five packets
-a second.
+"""Maximum age in seconds of a publisher's last packet. If it is older, the publisher's packets count as not arriving. A
+publisher sends five packets a second.
 """
 
 _MAX_PACKETS = 1_000  # Maximum number of packets that one check reads from a socket.
@@ -25,9 +26,8 @@ _BUFFER = 2**16
 _HEAD = struct.Struct(">2s2xB3x6s")
 _REPAIRS = frozenset({0x05, 0x0A})
 _FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
-"""Types of the packets that publishers send: SPM (announces the window), data, repairs, and NCF (confirms a repair
-request).
-Source: RFC 3208, section 8.
+"""Types of the packets that publishers send: SPM, which announces the window; data; repairs; NCF, which confirms a
+repair request. Source: RFC 3208, section 8.
 """
 
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h
@@ -35,24 +35,24 @@ _FILTER = struct.Struct("=HBBI")
 _REPAIRS_ONLY = b"".join(
     _FILTER.pack(*step)
     for step in (
-        (0x30, 0, 0, 8 + 4),  # Load the packet type: the byte after the UDP header and both PGM ports.
+        (0x30, 0, 0, 8 + 4),  # Load the packet type, which follows the UDP header and both PGM ports.
         (0x15, 1, 0, 0x05),
         (0x15, 0, 1, 0x0A),
-        (0x06, 0, 0, 0xFFFF),  # Accept these two types,
-        (0x06, 0, 0, 0),  # and drop packets of other types.
+        (0x06, 0, 0, 0xFFFF),  # Accept packets of these two types.
+        (0x06, 0, 0, 0),  # Drop all other packets.
     )
 )
-"""Program for the packet filter of the kernel. Source: linux/filter.h."""
+"""Program for the packet filter of the kernel, which accepts only repairs. Source: linux/filter.h."""
 
 
 class PacketArrivals:
     """UDP sockets that observe the packets of one endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Begin to observe.
+        """Open the sockets.
 
         Args:
-            endpoint: endpoint with the scheme `epgm`. Packets of `pgm` are not in UDP.
+            endpoint: endpoint with the scheme `epgm`. Packets of `pgm` cannot be observed, because they do not use UDP.
 
         Raises:
             OSError: the sockets cannot be opened.
@@ -64,7 +64,8 @@ class PacketArrivals:
         self._sockets: list[socket.socket] = []
         try:
             self._open(endpoint)
-            # This socket receives repairs only. A fast publisher fills the buffer of the socket for all packets.
+            # The second socket receives only repairs. In the first socket, data packets of a fast publisher may fill
+            # the buffer.
             _accept_repairs_only(self._open(endpoint))
         except BaseException:
             self.close()
@@ -75,21 +76,21 @@ class PacketArrivals:
         self._sockets.append(made)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        # A socket bound to 0.0.0.0 would receive the repair requests that belong to a local publisher.
+        # A socket bound to 0.0.0.0 would take repair requests away from a publisher on this host.
         made.bind((endpoint.group, endpoint.port))
         membership = socket.inet_aton(endpoint.group) + socket.inet_aton(endpoint.interface)
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         return made
 
     def check(self, now: float) -> Arriving | None:
-        """Return the packets of the last `FRESH` seconds; None until the checks have covered this time.
+        """Return which packets arrived in the last `FRESH` seconds. Return None if checks have run for a shorter time.
 
         Args:
             now: current time in seconds of the monotonic clock.
         """
         publishers, has_repairs = self._read()
         if self._checked_at is None or now - self._checked_at > FRESH:
-            # The packets waited since an unknown time, so they do not count.
+            # The packets may have waited in the buffer for a long time, so they do not count.
             self._began_at = now
             publishers.clear()
         elif has_repairs:
@@ -118,7 +119,6 @@ class PacketArrivals:
 
 
 def _packets(raw: socket.socket) -> Iterator[bytes]:
-    """Yield the header of each packet that waits in the receive buffer of a socket."""
     with suppress(OSError):
         for _ in range(_MAX_PACKETS):
             packet = raw.recv(_HEAD.size)

@@ -1,9 +1,9 @@
-"""Multicast endpoints: checks for every endpoint at which libzmq would end the process.
+"""Checks of multicast endpoints. For an endpoint that fails a check, libzmq would end the process.
 
-libzmq opens a PGM socket in a thread of its own, where each failure is an assertion. The process ended with
-libzmq 4.3.4 for a UDP port that another program has, and for more than 255 hops. It ended for packets below 76
-bytes, or larger than the rate of one second, and for a raw socket without the privilege.
-tests/multicast/test_nothing_aborts.py tries more.
+A thread of libzmq opens PGM sockets, and aborts the process if a call fails. With libzmq 4.3.4, five causes were seen.
+Another program had the UDP port, or the process lacked the privilege for a raw socket. There were more than 255 hops.
+Packets were below 76 bytes, or larger than the rate of one second. Further cases are in
+tests/multicast/test_nothing_aborts.py.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _ADDRESSES, _ADDRESS_SIZE = 1_024, 40 if struct.calcsize("P") == 8 else 32
 """Maximum number of addresses of this host, and the size in bytes of one address with its interface name."""
 
 _DESCRIPTORS = 24
-"""Number of file descriptors that must be free. A PGM socket opened 8 of them."""
+"""Number of file descriptors that must be free. A PGM socket opened 8 descriptors."""
 
 
 class Endpoint(NamedTuple):
     """A multicast endpoint.
 
     Attributes:
-        scheme: `epgm` (within UDP) or `pgm` (IP protocol 113).
-        interface: IPv4 address of the network interface. In a result of `parts` it may be the name of the interface.
+        scheme: `epgm` (PGM in UDP packets) or `pgm` (IP protocol 113).
+        interface: IPv4 address of the network interface. The function `parts` may return the name of the interface
+            instead.
         group: IPv4 address of the group.
         port: UDP port of `epgm`, or the session number of `pgm`.
     """
@@ -52,7 +53,7 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the endpoint as text for `zmq_connect` of libzmq."""
+        """Return the text that `zmq_connect` takes."""
         return f"{self.scheme}://{self.interface};{self.group}:{self.port}"
 
     @property
@@ -67,7 +68,7 @@ def is_multicast(endpoint: object) -> bool:
 
 
 def parse(text: str) -> Endpoint:
-    """Parse the text of an endpoint, and replace the name of its interface by the IPv4 address.
+    """Parse the text of an endpoint. Replace the name of an interface with its IPv4 address.
 
     Raises:
         EndpointError: the text is not a multicast endpoint, this host does not have the interface, or this
@@ -78,7 +79,7 @@ def parse(text: str) -> Endpoint:
 
 
 def parts(text: str) -> Endpoint:
-    """Parse the text of an endpoint. The attribute `interface` gets the name or the address that the text has.
+    """Parse the text of an endpoint. Keep the name of an interface.
 
     Raises:
         EndpointError: the text is not a multicast endpoint.
@@ -101,7 +102,6 @@ def parts(text: str) -> Endpoint:
 
 
 def _address(interface: str, text: str) -> str:
-    """Return the IPv4 address of an interface, given its name or its address."""
     if sys.platform != "linux" or not HAS_FCNTL:
         raise EndpointError(
             f"{text!r}: multicast needs Linux. oz cannot list the interfaces of {sys.platform}, and libzmq ends "
@@ -114,7 +114,8 @@ def _address(interface: str, text: str) -> str:
             raise EndpointError(f"{text!r} names interface {interface}, which has no IPv4 address")
         return socket.inet_ntoa(address[4:8])
     addresses = _addresses()
-    # A test with `bind` is not enough: it accepts all of 127.0.0.0/8. libpgm accepts only addresses of interfaces.
+    # A test with `bind` is not sufficient. It succeeds for all of 127.0.0.0/8, and libpgm accepts only addresses of
+    # interfaces.
     if interface not in addresses:
         raise EndpointError(
             f"{text!r} names interface {interface}, which this host does not have; it has "
@@ -133,7 +134,6 @@ def _addresses() -> list[str]:
 
 
 def _ask(interface: str, what: int) -> bytes | None:
-    """Return an attribute of an interface from the kernel; None if the interface does not have this attribute."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = ioctl(probe, what, struct.pack("256s", interface.encode()[:15]))
@@ -150,8 +150,8 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
         mtu: size in bytes of the largest IP packet.
 
     Raises:
-        EndpointError: another program has the port and does not share it, or the interface does not support
-            multicast or packets of this size. Or the process may not open the raw socket that `pgm` needs.
+        EndpointError: another program has the port and does not share it. Or the interface does not support multicast
+            or packets of this size. Or the process lacks the privilege for the raw socket of `pgm`.
         zmq.ZMQError: fewer than 24 file descriptors are free.
     """
     _check_mtu(endpoint, mtu)
@@ -159,7 +159,7 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
     if endpoint.scheme == "pgm":
         _check_privilege(endpoint)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # libpgm sets SO_REUSEPORT, and shares its port with programs that set this option too.
+        # libpgm sets SO_REUSEPORT. Therefore it can share the port with programs that also set this option.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         _bind(probe, endpoint)
         interface = socket.inet_aton(endpoint.interface)
@@ -217,7 +217,10 @@ def _check_privilege(endpoint: Endpoint) -> None:
 
 
 def holders(port: int) -> int:
-    """Return the number of UDP sockets with a port in this network namespace; 0 if the kernel does not list them."""
+    """Return the number of UDP sockets on a port in this network namespace.
+
+    Return 0 if the kernel does not list sockets.
+    """
     try:
         with open("/proc/net/udp") as table:
             rows = table.readlines()[1:]

@@ -1,8 +1,9 @@
-"""Endpoints of one multicast socket: its options, the check of each endpoint, and the claim to a UDP port.
+"""Preparation of a multicast socket: its options, the check of its endpoint, and the claim to a UDP port.
 
-Requests for repair come to the UDP port of a publisher. If several sockets of a host share the port, the kernel
-gives each request to one of them, and losses are not repaired. So a publisher claims its port. The claim is an
-abstract Unix socket. The kernel removes it with the process, and keeps network namespaces apart, as for ports.
+Subscribers send repair requests to the UDP port of the publisher. If several sockets of a host share the port, the
+kernel gives each request to only one of the sockets, and losses are not repaired. Therefore a publisher claims its
+port. The claim is an abstract Unix socket. When the process ends, the kernel removes the claim. A claim is valid in one
+network namespace, as a port is.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from oz.transport.capabilities import has
 from oz.transport.errors import EndpointError
 
 _RECEIVE_BUFFER = 4 << 20
-"""Size in bytes of the receive buffer. The kernel reduces a size above `net.core.rmem_max`."""
+"""Size in bytes of the receive buffer. The kernel limits the size to `net.core.rmem_max`."""
 
 
 def silence_libpgm() -> None:
     """Stop libpgm from writing warnings to the standard output of the program.
 
-    The function sets an environment variable. libpgm reads it when the first context of the process is created.
+    The function sets an environment variable, which libpgm reads when the process creates its first ZeroMQ context.
     """
     if has("pgm"):
         os.environ.setdefault("PGM_MIN_LOG_LEVEL", "ERROR")
@@ -54,7 +55,7 @@ def configure(socket: Any, options: Multicast, *, is_publisher: bool) -> None:
 
 
 class Claim:
-    """Checked endpoint. A publisher also holds the claim to the UDP port.
+    """Checked endpoint, and in a publisher the claim to its UDP port.
 
     Attributes:
         text: endpoint as the program gave it.
@@ -67,11 +68,12 @@ class Claim:
         Args:
             text: endpoint as the program gave it.
             mtu: size in bytes of the largest IP packet.
-            is_publisher: whether to claim the UDP port. A subscriber only checks that no publisher has claimed it.
+            is_publisher: whether to claim the UDP port. If False, the constructor only checks that no publisher has
+                claimed it.
 
         Raises:
-            EndpointError: the text is not a multicast endpoint, this host cannot use it, the port is
-                claimed, or a privilege or free descriptors are missing.
+            EndpointError: the text is not a multicast endpoint, this host cannot use the endpoint, another publisher
+                has claimed the port, or a privilege or free descriptors are missing.
         """
         self._socket: sockets.socket | None = None
         self.text, self.endpoint = text, parse(text)
@@ -111,7 +113,7 @@ class Claim:
 
 
 def _is_claimed(endpoint: Endpoint) -> bool:
-    # The probe connects, and does not bind. A short bind would reject a publisher that starts at the same time.
+    # The probe connects. If it would bind, a publisher that starts at the same time could not claim the port.
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as probe:
         return probe.connect_ex(_name(endpoint)) != errno.ECONNREFUSED
 

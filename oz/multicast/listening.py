@@ -1,4 +1,4 @@
-"""Socket of a multicast subscriber: it reads all messages of one endpoint, and connects again if libpgm is stuck."""
+"""Socket of a multicast subscriber. It reads all messages of one endpoint, and connects again if libpgm is stuck."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _recv: Any = zmq.backend.Socket.recv
 
 
 class Listener:
-    """SUB socket of one multicast endpoint, which receives the frames of oz publishers.
+    """SUB socket of one multicast endpoint. It receives the frames of oz publishers.
 
     Attributes:
         socket: SUB socket of ZeroMQ.
         endpoint: endpoint as text, with the IPv4 address of its interface.
         options: multicast options of the endpoint, such as the rate.
-        receiver: decoder of the frames, which also detects losses.
+        receiver: decoder of the frames. It also detects losses.
         is_empty: whether the last `read` emptied the socket.
-        reconnects: number of new connections that were made because libpgm was stuck.
+        reconnects: how often the socket has connected again because libpgm was stuck.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Listener:
             endpoint: multicast endpoint to read, such as "epgm://eth0;239.192.1.1:5555".
             options: multicast options of the endpoint, such as the rate.
             high_water_mark: maximum number of frames that wait in the socket before libzmq drops frames.
-            on_notice: function that is called with each notice about a publisher. With None, the notices are logged.
+            on_notice: function that is called with each notice about a publisher; None to log the notices.
 
         Raises:
             EndpointError: the endpoint cannot be used, libzmq has no PGM, or a privilege or free descriptors are
@@ -91,14 +91,15 @@ class Listener:
                 self.is_empty = True
                 break
             while _get(socket, _RCVMORE):
-                # oz sends single frames. A message of several frames comes from a plain publisher at this endpoint.
+                # An oz publisher sends only single frames. This message comes from a plain ZeroMQ publisher at the
+                # endpoint.
                 _recv(socket, _NOBLOCK)
                 frame = b""
             effects += on_frame(frame, now)
         return effects
 
     def check(self, now: float) -> list[Effect]:
-        """Check for silent publishers, connect again if libpgm is stuck, and return the possible losses.
+        """Check for silent publishers, and connect again if libpgm is stuck. Return the possible losses.
 
         Args:
             now: current time in seconds of the monotonic clock.
@@ -128,7 +129,8 @@ class Listener:
     def _tell(self, notice: Notice) -> None:
         if self._on_notice is None:
             if notice.kind == "corrupt":
-                # The log limits the rate of records from each line of code. Damaged frames must not hide other notices.
+                # The logger limits the records of each line of code. Because this call is on another line than the call
+                # below, damaged frames do not hide other notices.
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
             else:
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
@@ -159,14 +161,16 @@ class Listener:
             self.socket.connect(self.endpoint)
 
     def _reconnect(self) -> None:
-        """Connect to the endpoint again, so that libpgm creates a new receiver."""
         self.reconnects += 1
         with suppress(zmq.ZMQError):
             self.socket.disconnect(self.endpoint)
         self._connect()
 
     def next_deadline(self) -> float | None:
-        """Return the monotonic time in seconds at which `check` is due even if no frame arrives; None for never."""
+        """Return the monotonic time in seconds of the next `check` if no frame arrives.
+
+        None means that no check is needed.
+        """
         return self._watchdog.next_deadline(self.receiver.senders)
 
     def close(self) -> None:

@@ -1,7 +1,10 @@
-"""A plan for `oz.Multicast` under a load: the arithmetic of libpgm, as libzmq sets it up.
+"""Options of `oz.Multicast` for a given load. The module repeats the arithmetic of libpgm and libzmq.
 
-Sources: `compute_sqns` and `init` in pgm_socket.cpp of libzmq 4.3; source.c, rate_control.c, txw.c, rxw.c and
-skbuff.h of OpenPGM. Measured numbers are marked.
+Sources: `compute_sqns` and `init` in pgm_socket.cpp of libzmq 4.3; source.c, rate_control.c, txw.c, rxw.c and skbuff.h
+of OpenPGM. The other numbers were measured.
+
+RATE is the socket option of libzmq that limits the rate. The window of a publisher holds the recent packets, which
+libpgm can send again.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ IP_AND_UDP = 28
 """Size in bytes of the IPv4 and UDP headers. The option RATE of libzmq counts these bytes."""
 
 PGM_HEADERS = 26
-"""Size in bytes of the PGM headers, and of two bytes in which libzmq writes the offset of the first message. RATE
+"""Size in bytes of the PGM headers and of two more bytes, in which libzmq writes the offset of the first message. RATE
 counts these bytes too.
 """
 
@@ -34,57 +37,58 @@ SPARE = 100
 """Number of bytes of a packet that oz leaves free when it fills a packet with messages."""
 
 ITEM = 10
-"""Maximum number of bytes that a message adds to a batch beside its subject and payload."""
+"""Maximum number of bytes that a message in a batch needs besides its subject and payload."""
 
 LONE_FRAMES = 4_000
-"""Maximum number of frames per second that do not fill a packet. Each `max_delay` of 0.5 ms may have two: a single
-message and the last frame of a batch.
+"""Maximum number of frames per second that do not fill a packet. Two of them may occur in each `max_delay` of 0.5 ms: a
+single message and the last frame of a batch.
 """
 
 BEATS = 5
-"""Number of heartbeats that a publisher sends per second, each in its own packet. If messages are rare, heartbeats fill
-most of the window.
+"""Number of heartbeats that a publisher sends per second. A heartbeat is one packet. If messages are rare, most packets
+of the window are heartbeats.
 """
 
 BEAT_SIZE = 92
 """Maximum size of a heartbeat in bytes, without the headers around it."""
 
 BUFFER = 208
-"""Bytes of memory that libpgm needs for each packet of a window, beside the packet. Measured: 1,670 bytes for a packet
-of 1,500 bytes.
+"""Number of bytes that libpgm needs for each packet of a window in addition to the packet. Measured: 1,670 bytes for a
+packet of 1,500 bytes.
 """
 
 MARGIN = 1.25
-"""Ratio of RATE to the load. With a ratio of 1, a burst of messages would wait."""
+"""Ratio of RATE to the load. With a ratio of 1, bursts of messages would be delayed."""
 
 SLOW_SHARE = 0.3
-"""Minimum share of RATE that libpgm sends if it limits each millisecond separately.
+"""If libpgm limits each millisecond separately, it sends less than RATE. The plan expects this fraction of RATE.
 
 Measured: 0.50 to 0.97 on an idle processor, 0.18 to 0.83 on a busy processor; see docs/multicast.md.
 """
 
 HELD_SECONDS = 5.0
-"""Seconds after an outage for which the window must keep the lost packets, because sending them again takes time.
+"""Seconds for which the window must keep the lost packets after an outage, because it takes time to send them again.
 
-Measured: repairs took up to 5 seconds when two subscribers were cut off together, and the confirmations for one
-subscriber also reached the other subscriber.
+Measured: repairs took up to 5 seconds when two subscribers were cut off together.
 """
 
 WINDOW_MARGIN = 1.5
-"""Ratio of the window to the packets that it must hold. With a ratio of 1.15, repairs arrived too late (measured)."""
+"""Ratio of the size of the window to the number of packets that it must hold. With 1.15, repairs arrived too late
+(measured)."""
 
 REPAIRED_AT_ONCE = 1_000
-"""Number of successive lost packets that were repaired in every run. With 1,450 some runs failed (measured)."""
+"""Number of successive lost packets that libpgm repaired in every run. With 1,450 packets, some runs failed
+(measured)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load to send, and the outage to survive.
+    """Load that publishers send, and the outage after which all losses must be repaired.
 
     Attributes:
         rate: number of messages that each publisher sends per second.
         size: size of a payload in bytes.
-        outage: duration in seconds of the longest interruption whose lost packets PGM must repair.
+        outage: duration in seconds of the longest outage. PGM must repair all packets that are lost in it.
         publishers: number of publishers.
         subject: size of a subject in bytes.
         mtu: size in bytes of the largest IP packet.
@@ -100,17 +104,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class MulticastPlan:
-    """Plan for one publisher: options and their effects.
+    """Options for one publisher, and their effects.
 
     Attributes:
         load: load of the publisher for which the plan was made.
-        packets: maximum number of packets per second, without the heartbeats.
+        packets: maximum number of packets per second. Heartbeats are not counted.
         wire_kbps: maximum rate in kilobits per second, with heartbeats and all headers that RATE counts.
         options: multicast options for the publisher and its subscribers.
         usable_kbps: minimum rate in kilobits per second that libpgm sends.
         window: number of packets that the publisher keeps, so that it can send them again.
-        memory: size of the full window in bytes. A publisher always needs this memory, and a subscriber during repairs.
-        lost: maximum number of packets, heartbeats included, that are lost in the outage.
+        memory: size of a full window in bytes. A publisher always needs this memory. A subscriber needs it during
+            repairs.
+        lost: maximum number of packets that are lost in the outage, including heartbeats.
     """
 
     load: Load
@@ -124,17 +129,20 @@ class MulticastPlan:
 
     @property
     def held(self) -> float:
-        """Seconds of this load that the window holds. A longer outage loses its first packets for good."""
+        """Duration in seconds of this load that fits into the window.
+
+        In a longer outage, the first packets are lost for good.
+        """
         return self.window / (self.packets + BEATS)
 
     @property
     def is_repaired(self) -> bool:
-        """Whether the number of lost packets is in the range that was repaired in every measured run."""
+        """Whether libpgm repaired this number of lost packets in every measured run."""
         return self.lost <= REPAIRED_AT_ONCE
 
     @property
     def repaired_outage(self) -> float:
-        """Longest outage in seconds whose lost packets were repaired in every measured run."""
+        """Longest outage in seconds that libpgm repaired in every measured run."""
         return REPAIRED_AT_ONCE / (self.packets + BEATS)
 
     @property
@@ -147,9 +155,9 @@ class MulticastPlan:
 
 
 def packets_of(load: Load) -> tuple[float, float]:
-    """Return the maximum number of packets per second for a load, and the bytes per second with all headers.
+    """Return the maximum number of packets per second for a load, and the number of bytes per second with all headers.
 
-    Frequent messages are sent in batches; a large message is split into packets.
+    A frame may contain a batch of messages. A large message is split into packets.
     """
     item = load.subject + load.size + ITEM
     in_frame = (load.mtu - SPARE - OVERHEAD) // item
@@ -162,12 +170,15 @@ def packets_of(load: Load) -> tuple[float, float]:
 
 
 def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
-    """Return the number of packets in a window. libzmq computes it from the rate in whole bytes per millisecond."""
+    """Return the number of packets in a window.
+
+    As in libzmq, the rate is rounded down to whole bytes per millisecond.
+    """
     return max(1, round(recovery * 1000) * (rate_kbps // 8) // mtu)
 
 
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
-    """Return the minimum rate in kilobits per second that libpgm sends with a given RATE.
+    """Return the rate in kilobits per second that libpgm reaches with a given RATE.
 
     If RATE allows a full packet in each millisecond, libpgm limits each millisecond separately. It does not use the
     remainder of a millisecond later.
@@ -182,8 +193,8 @@ def plan(load: Load) -> MulticastPlan:
         load: messages that one publisher sends, and the outage to survive.
 
     Raises:
-        ValueError: a number of the load is not possible, or the load exceeds the limit of one publisher. The text of
-            the error has the remedy.
+        ValueError: an attribute of the load is out of range, or the load is too high for one publisher. The error text
+            suggests a remedy.
     """
     _check(load)
     packets, size = packets_of(load)
@@ -213,13 +224,13 @@ def plan(load: Load) -> MulticastPlan:
 
 
 def _rate_for(kbps: float, mtu: int) -> int:
-    """Return the lowest RATE for a load. RATE is whole bytes per millisecond, and at least one packet per second."""
+    """Return the lowest RATE for a load: whole bytes per millisecond, and at least one packet per second."""
     rate = 8 * ceil(max(kbps / 8, mtu / 1000))
     return rate if usable_kbps(rate, mtu) >= kbps else 8 * ceil(kbps / SLOW_SHARE / 8)
 
 
 def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
-    """Return the shortest recovery time for a window of `window` packets, rounded up to a tenth of a second."""
+    """Return the shortest recovery time in seconds that gives a window of `window` packets, in steps of 0.1 s."""
     tenths = max(1, floor(window * mtu / (rate_kbps // 8) / 100))
     while window_of(rate_kbps, tenths / 10, mtu) < window:
         tenths += 1
@@ -227,9 +238,9 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 
 
 def _patience_for(outage: float) -> float:
-    """Return the option `stale_after`: the outage plus the time of a repair.
+    """Return the option `stale_after`.
 
-    Packets of `pgm://` cannot be observed, so a subscriber cannot distinguish an outage from a stuck libpgm.
+    It exceeds the outage, because a subscriber of `pgm://` cannot distinguish an outage from a stuck libpgm.
     """
     return ceil((outage + REPAIR_SECONDS) * 10) / 10
 

@@ -1,15 +1,16 @@
-"""Frames of multicast publishers at a subscriber: order, losses, and the beginning of each publisher.
+"""Frames of multicast publishers at a subscriber. The module detects losses, also before the first received message.
 
 Theory of operation
 -------------------
-A subscriber reads all messages of its endpoints, also without a matching subscription. Each publisher numbers all its
-messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
-were lost if the publisher began while the subscriber listened.
+A subscriber reads all messages of its endpoints, even if no subscription matches. A publisher numbers its messages
+without gaps, so that the subscriber detects every loss. One question remains: were the messages before the first
+received message lost? They were lost if the publisher began after the subscriber.
 
-A publisher sends records of its state, with its age (`oz.multicast.sender`). If a record has waited in a queue, the
-start time computed from its age is too late. So two records must agree within `STEADY_NS`, and the age counts from the
-last time at which all frames were read. If the publisher then began after the subscriber, the messages are lost. If it
-began less than `JOINING_NS` after the subscriber, their number is unknown.
+The records of a publisher contain its age (`oz.multicast.sender`), from which the subscriber computes the start time of
+the publisher. If a record has waited in a queue, this start time is too late. Therefore two records must agree within
+`STEADY_NS`. Before the subscriber reports a loss, it also computes a start time that is not too late, from the last
+time at which all frames were read. If the publisher began after the subscriber, the messages before its first received
+message count as lost. If it began less than `JOINING_NS` after the subscriber, their number is unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
 """
@@ -24,11 +25,11 @@ from oz.logs import peer_logger
 from oz.wire.datagrams import Head, Record, decode
 
 JOINING_NS = 500_000_000
-"""Nanoseconds after its start for which a subscriber may miss messages, because the join takes time."""
+"""Time in nanoseconds that a new subscriber needs to join the group. It may miss messages in this time."""
 STEADY_NS = 50_000_000
-"""Maximum difference in nanoseconds between the start times of a publisher that two of its records show."""
+"""Maximum difference in nanoseconds between two start times of a publisher, each computed from one record."""
 MAX_SENDERS = 1_024
-"""Maximum number of known publishers. Above it, the publisher with the oldest last frame is forgotten."""
+"""Maximum number of known publishers. A further publisher replaces the publisher whose last frame is oldest."""
 
 _log = peer_logger("oz.subscriber")
 
@@ -38,7 +39,7 @@ class Messages(NamedTuple):
 
     Attributes:
         origin: id of the publisher.
-        sequence: number of the first message in the sequence of the publisher.
+        sequence: number of the first message of the frame.
         flat: list with three items for each message: the subject, the payload, and the extras or None.
     """
 
@@ -49,14 +50,14 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Loss of messages of one publisher.
+    """Lost messages of one publisher.
 
     Attributes:
         origin: id of the publisher.
         sequence: number of the first lost message; None if unknown.
         count: number of lost messages; None if unknown.
-        reason: "lost" (numbers are missing), "restarted" (the publisher has a higher epoch) or "silent" (no frame of
-            the publisher arrives any more).
+        reason: "lost" (numbers are missing), "restarted" (the publisher has a higher epoch) or "silent" (no frame
+            arrives).
     """
 
     origin: bytes
@@ -72,15 +73,15 @@ class HeardSender:
     """State of one publisher from which frames have arrived.
 
     Attributes:
-        epoch: epoch of the sequence. A publisher with a higher epoch has started a new sequence.
+        epoch: epoch of the publisher. When a publisher starts a new sequence, its epoch rises.
         expected: number of the next message.
         rate: rate in kilobits per second, from the last record of the publisher; 0 before the first record.
         heard_at: time of the last frame of the publisher.
         has_left: whether the last record of the publisher announced its end.
-        quiet: duration in seconds of the silence that the last record announced; 0 after a frame of messages.
-        first: number of the first received message. It is None after the receiver has decided whether earlier messages
-            were lost.
-        began_by: start time of the publisher, computed from its last record; None before the first record.
+        quiet: duration in seconds of the silence that the last record announced; 0 after a frame with messages.
+        first: number of the first received message; None after the receiver has decided whether earlier messages were
+            lost.
+        began_by: start time of the publisher according to its last record; None before the first record.
     """
 
     __slots__ = ("began_by", "epoch", "expected", "first", "has_left", "heard_at", "quiet", "rate")
@@ -103,11 +104,11 @@ class Receiver:
         idle_at: last time at which all frames were read.
         last_heard_at: time of the last frame of any publisher; 0 before the first frame.
         malformed: number of frames that were damaged or did not decode.
-        repeated: number of messages that arrived again.
+        repeated: number of received duplicates.
     """
 
     def __init__(self, now: int) -> None:
-        """Begin to listen.
+        """Start without publishers.
 
         Args:
             now: current time in nanoseconds since 1970.
@@ -117,16 +118,16 @@ class Receiver:
         self.last_heard_at = self.malformed = self.repeated = 0
 
     def on_frame(self, frame: bytes, now: int) -> list[Effect]:
-        """Decode a frame; return its messages, and first the loss that its number shows.
+        """Decode a frame. Return the loss that its number shows, if any, and then its messages.
 
         Args:
-            frame: bytes of the frame, not verified.
+            frame: received bytes, which may be damaged.
             now: current time in nanoseconds since 1970.
         """
         try:
             head, content = decode(frame)
         except ProtocolError as error:
-            # The next frame shows that the numbers of these messages are missing, and they count as lost.
+            # The messages of this frame count as lost when the next frame arrives, because their numbers are missing.
             self.malformed += 1
             if self.malformed == 1:
                 _log.warning(
@@ -160,7 +161,10 @@ class Receiver:
 
     @staticmethod
     def _advance(sender: HeardSender, head: Head, effects: list[Effect]) -> bool:
-        """Report a loss before a frame; return whether the frame has the current epoch and is not out of date."""
+        """Append the loss before a frame to `effects`.
+
+        Return whether the frame has the current epoch and is not out of date.
+        """
         if head.epoch < sender.epoch:
             return False
         if head.epoch > sender.epoch:
@@ -170,7 +174,7 @@ class Receiver:
             missing = head.sequence - sender.expected
             effects.append(Loss(head.origin, sender.expected, missing, "lost"))
             sender.expected = head.sequence
-        # A record holds the number of the next message. With a smaller number, the record is out of date.
+        # A record contains the number of the next message. A record with a smaller number is out of date.
         return head.count > 0 or head.sequence == sender.expected
 
     def _on_record(
@@ -192,11 +196,10 @@ class Receiver:
             effects.append(Loss(origin, 0, missing if is_known else None, "lost"))
 
     def _is_older(self, began_at: int) -> bool:
-        """Return whether a publisher began before the subscriber."""
         return began_at <= self.joined_at - STEADY_NS
 
     def on_idle(self, now: int) -> list[Effect]:
-        """Record that all frames were read; report possible losses of publishers that have ended."""
+        """Record that all frames were read. Return the possible losses of publishers that have ended."""
         self.idle_at = now
         effects: list[Effect] = []
         for origin, sender in self.senders.items():
@@ -207,5 +210,5 @@ class Receiver:
         return effects
 
     def on_silence(self, origin: bytes) -> list[Effect]:
-        """Report that messages of a silent publisher may be missing."""
+        """Return a loss of unknown size, because messages of a silent publisher may be missing."""
         return [Loss(origin, None, None, "silent")] if origin in self.senders else []

@@ -1,17 +1,18 @@
-"""Messages of a multicast publisher: numbers, frames and records.
+"""Messages of a multicast publisher. The module numbers them, packs them into frames, and adds records.
 
 Theory of operation
 -------------------
-Every message gets its number before it is sent, so that subscribers report a dropped or interrupted message as a gap.
-A frame fits one packet. A larger message has a frame of its own, which PGM cuts into packets.
+Every message gets its number before it is sent. If it is then dropped, or the send is interrupted, subscribers report a
+gap. A frame with several messages fits into one packet. A larger message is alone in its frame, which PGM splits into
+packets.
 
-Several times a second the publisher sends a *record*: its next number, its rate and its age. A record shows
-that the publisher is alive, and reveals a loss of the last messages. The age shows a subscriber whether the messages
-before its first message were sent while it listened. A record before a large message announces for how
-long no other frame can arrive.
+Several times a second the publisher sends a *record* with its next number, its rate and its age. A record shows that
+the publisher is alive, and reveals the loss of the last messages. From the age, a subscriber computes whether the
+publisher began before or after the subscriber. A record before a large message announces how long no other frame can
+arrive.
 
-The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has accepted, and `drop` for a frame
-that is not sent.
+The caller sends `frames` in order. It calls `sent` if ZeroMQ has accepted a frame, and `drop` if the frame is
+discarded.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from oz.wire.datagrams import MAX_COUNT, MAX_QUIET, OVERHEAD, Record, encode_mes
 BEAT = 0.2
 """Seconds between two records of a publisher."""
 FAREWELL = 3.0
-"""Seconds for which a closing publisher stays open after its last frame, to send lost packets again."""
+"""Seconds from the last frame to the end of a closing publisher. In this time, libpgm sends lost packets again."""
 
 _PACKET_OVERHEAD = 1.1  # Bytes on the network for each byte of a frame.
 _ITEM_OVERHEAD = 12  # Bytes of MessagePack around subject, payload and nil.
-_EXTRAS_OVERHEAD = 1 << 16  # Larger than a packet: a message with extras gets its own frame.
+# This number exceeds the size of a packet, so that a message with extras is alone in its frame.
+_EXTRAS_OVERHEAD = 1 << 16
 
 
 class Frame(NamedTuple):
@@ -38,7 +40,7 @@ class Frame(NamedTuple):
 
     Attributes:
         data: bytes of the frame.
-        count: number of messages in the frame; 0 for a record.
+        count: number of messages in the frame; 0 if the frame carries a record.
     """
 
     data: bytes
@@ -50,9 +52,9 @@ class Sender:
 
     Attributes:
         frames: frames to send, in order.
-        is_announced: whether records are sent. This is the case after the publisher has got an endpoint.
+        is_announced: whether the publisher has an endpoint, and therefore sends records.
         sequence: number of the next message.
-        epoch: epoch of the sequence. It rises when the number of lost messages is unknown.
+        epoch: epoch of the sequence. The epoch rises if an unknown number of messages is lost.
         next_beat: time in seconds at which the next record is due.
     """
 
@@ -62,7 +64,7 @@ class Sender:
         Args:
             origin: id of the publisher, 16 bytes.
             options: multicast options of the endpoint, such as the rate.
-            epoch: epoch of the sequence. It is higher than the epoch of a publisher that this publisher replaces.
+            epoch: epoch of the sequence. If this publisher replaces another publisher, its epoch must be higher.
         """
         self.frames: deque[Frame] = deque()
         self.is_announced = False
@@ -78,7 +80,7 @@ class Sender:
         self._is_leaving = False
 
     def resume(self, sequence: int, age: float, now: float) -> None:
-        """Continue the sequence of an ended publisher, which had the same origin and epoch.
+        """Continue the sequence of a publisher that has ended. It had the same origin and epoch.
 
         Args:
             sequence: number of the next message.
@@ -111,7 +113,8 @@ class Sender:
         if self._began_at is None:
             self._began_at = now
         sequence, count = self.sequence, len(flat) // 3
-        # The number rises before the frame is made. If an exception interrupts the code, subscribers report a gap.
+        # The number rises before the frame is encoded. If an exception interrupts this method, subscribers report a
+        # gap.
         self.sequence += count
         data = encode_messages(flat, self._origin, self.epoch, sequence)
         quiet = _PACKET_OVERHEAD * len(data) / self._least_bytes_per_second
@@ -120,7 +123,7 @@ class Sender:
         self.frames.append(Frame(data, count))
 
     def skip(self, count: int | None, now: float) -> None:
-        """Number messages that were lost before this call, so that subscribers report them.
+        """Assign numbers to lost messages, so that subscribers report a gap.
 
         Args:
             count: number of lost messages; None if unknown.
@@ -134,12 +137,12 @@ class Sender:
             self.sequence += count
 
     def recover(self, now: float) -> None:
-        """Drop all frames after an exception in `add`: the number of lost messages is unknown."""
+        """Drop all frames after an exception in `add`. The number of lost messages is unknown."""
         self.frames.clear()
         self.skip(None, now)
 
     def sent(self, now: float) -> None:
-        """Remove the first frame, which ZeroMQ has accepted."""
+        """Remove the first frame after ZeroMQ has accepted it."""
         frame = self.frames.popleft()
         seconds = _PACKET_OVERHEAD * len(frame.data) / self._bytes_per_second
         self._busy_until = max(self._busy_until, now) + seconds
@@ -156,11 +159,11 @@ class Sender:
         return sum(frame.count for frame in self.frames)
 
     def attach(self) -> None:
-        """Begin to send records: the publisher has an endpoint."""
+        """Begin to send records, because the publisher has an endpoint now."""
         self.is_announced, self.next_beat = True, 0.0
 
     def beat(self, now: float) -> None:
-        """Append a record if one is due and no frame waits. Waiting frames already show that the publisher is alive."""
+        """Append a record if it is due and no frame waits. A waiting frame also shows that the publisher is alive."""
         if self.is_announced and now >= self.next_beat:
             self.next_beat = now + BEAT
             if not self.frames:
@@ -169,17 +172,17 @@ class Sender:
     def _record(self, now: float, sequence: int, quiet: float = 0.0) -> Frame:
         age = 0.0
         if self._began_at is not None:
-            # The age at the time when ZeroMQ has sent all earlier frames.
+            # This is the age at the time when ZeroMQ has sent all earlier frames.
             age = max(now, self._busy_until) - self._began_at
         record = Record(self._rate, age, self._is_leaving, quiet)
         return Frame(encode_record(record, self._origin, self.epoch, sequence), 0)
 
     def leave(self, now: float) -> None:
-        """Announce the end of the publisher in each further record."""
+        """Begin to announce the end of the publisher in the records."""
         self._is_leaving, self.next_beat = True, 0.0
         self._stays_from = max(self._busy_until, now)
 
     @property
     def stays_until(self) -> float:
-        """Time in seconds until which a closing publisher stays open to repair losses."""
+        """Time in seconds until which a closing publisher stays open, so that libpgm can repair losses."""
         return self._stays_from + FAREWELL

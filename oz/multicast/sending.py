@@ -1,4 +1,4 @@
-"""Socket of a multicast publisher: its endpoint, and the frames of a `Sender`."""
+"""Socket of a multicast publisher. It has one endpoint, and sends the frames of a `Sender`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
 MIN_WAITING = 1_000
-"""Minimum for the number of frames that may wait in the socket if no `high_water_mark` is given. The number is greater
-if RATE sends more packets in a second.
+"""Minimum of the default high-water mark, in frames. The default is higher if RATE sends more packets in a second.
 """
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -28,7 +27,7 @@ class Transmitter:
 
     Attributes:
         socket: XPUB socket of ZeroMQ.
-        claim: endpoint, and the claim to its UDP port; None without an endpoint.
+        claim: checked endpoint, with the claim to its UDP port; None without an endpoint.
     """
 
     def __init__(
@@ -44,9 +43,9 @@ class Transmitter:
         Args:
             socket: XPUB socket without an endpoint.
             options: multicast options of the endpoint, such as the rate.
-            refuses: whether `send` stops at a full socket. Otherwise libzmq drops the frame.
-            high_water_mark: maximum number of frames that wait in the socket; None for as many frames as RATE sends in
-                one second.
+            refuses: whether `send` stops when the socket is full. Otherwise libzmq drops the frames.
+            high_water_mark: maximum number of frames that wait in the socket. With None, it is the number of packets
+                that RATE sends in one second, but at least `MIN_WAITING`.
         """
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None
@@ -65,7 +64,7 @@ class Transmitter:
         """Begin to send to an endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, the socket has an endpoint already, or a privilege or free
+            EndpointError: the endpoint cannot be used, the socket already has an endpoint, or a privilege or free
                 descriptors are missing.
         """
         if not is_multicast(text):
@@ -88,7 +87,7 @@ class Transmitter:
         self.claim = claim
 
     def detach(self, text: str) -> None:
-        """Leave the endpoint.
+        """Disconnect from the endpoint.
 
         Raises:
             EndpointError: the socket does not have this endpoint.
@@ -99,7 +98,7 @@ class Transmitter:
         self.release()
 
     def send(self, sender: Sender) -> bool:
-        """Send frames until the socket is full; return whether all were sent."""
+        """Send frames until the socket is full. Return whether all frames were sent."""
         frames = sender.frames
         while frames:
             try:
@@ -110,7 +109,7 @@ class Transmitter:
         return True
 
     def release(self) -> None:
-        """Release the UDP port after the socket was closed, or has left the endpoint."""
+        """Release the UDP port. Call this after the socket was closed or disconnected."""
         claim, self.claim = self.claim, None
         if claim is not None:
             claim.release()

@@ -1,27 +1,30 @@
-"""Supervision of the publishers of a multicast endpoint: silent publishers, and new connections.
+"""Supervision of the publishers of a multicast endpoint.
+
+It detects silent publishers, and a receiver of libpgm that is stuck.
 
 Theory of operation
 -------------------
-libzmq delivers messages, and reports nothing else. So from libzmq alone, a subscriber cannot distinguish a network
-failure, a stopped publisher, a long repair and a stuck receiver of libpgm. Only a stuck receiver needs a new
-connection, which ends the repairs of libpgm. So the subscriber connects again only if packets of the publisher arrive
-and no message does, for longer than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
+Four causes can stop the messages: a network failure, a stopped publisher, a long repair, or a stuck receiver of libpgm.
+No call of libzmq reports the cause. A stuck receiver needs a new connection. In the other cases a new connection would
+do harm, because it ends the repairs. Therefore the subscriber connects again only if packets of the publisher arrive
+but no messages. It waits for `stale_after`, which is longer than a repair, or for `UNREPAIRED` seconds if the packets
+include no repairs.
 
 ================ ==================================== ==========================================================
 publisher        event                                result
 ================ ==================================== ==========================================================
-heard            nothing for `SILENCE`                silent; its packets are observed (`oz.multicast.arrivals`)
+heard            no frame for `SILENCE`               silent: observe its packets (`oz.multicast.arrivals`)
 silent           a frame                              heard
-silent           no packet for `DOUBT`                messages may be missing, number unknown
-silent           packets for `stale_after`, or        stuck: messages may be missing; connect again
-                 `UNREPAIRED` without repairs         (the next time after twice as long, and so on)
-silent           stuck `MAX_TRIES` times, or no       gone: it is ignored
-                 packet for `FORGOTTEN`
-any              a record that says bye               left
+silent           no packets, `DOUBT` after a frame    report that messages may be missing
+silent           packets for `stale_after`, or for    stuck: report that messages may be missing, and
+                 `UNREPAIRED` without repairs         connect again (the wait doubles after two attempts)
+silent           stuck after `MAX_TRIES` attempts, or gone: the publisher is ignored
+                 no packets, `FORGOTTEN` after a frame
+any              a record that announces the end      left
 ================ ==================================== ==========================================================
 
-The time of silence counts only after all frames were read, because unread frames show that the publisher is alive.
-Times are in seconds of a monotonic clock.
+A publisher can become silent only when all frames were read, because unread frames may come from this publisher. Times
+are in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -32,11 +35,11 @@ from typing import NamedTuple
 from oz.multicast.receiver import HeardSender
 
 SILENCE = 1.5
-"""Seconds without a frame after which a publisher is silent. It sends a record every 0.2 s."""
+"""Seconds without a frame after which a publisher counts as silent. A publisher sends a record every 0.2 s."""
 DOUBT = 5.0
-"""Seconds for which no packet of a silent publisher arrives. After them, messages are reported as possibly missing."""
+"""Seconds since the last frame of a publisher. If no packet of the publisher arrives then, messages may be missing."""
 UNREPAIRED = 5.0
-"""Seconds for which packets arrive, but neither messages nor repairs. After them, libpgm counts as stuck.
+"""Seconds after which libpgm counts as stuck, if packets arrive but neither messages nor repairs.
 
 If more packets were lost than the window holds, libpgm requests no repair until the publisher announces its window,
 which happens every 30 seconds. By then the window contains other packets.
@@ -44,16 +47,17 @@ which happens every 30 seconds. By then the window contains other packets.
 FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm forgets a publisher."""
 MAX_TRIES = 5
-"""Maximum number of new connections for one publisher. Each wait is twice as long as the one before."""
+"""Maximum number of new connections for one publisher. The waits before them are 1, 1, 2, 4 and 8 times the first
+wait."""
 _CHECK_INTERVAL = 0.5  # Seconds between two checks of the packets of a silent publisher.
 
 
 class Arriving(NamedTuple):
-    """Packets that arrive at an endpoint.
+    """Summary of the packets that arrive at an endpoint.
 
     Attributes:
         publishers: number of publishers whose packets arrive.
-        has_repairs: whether the packets include repairs, or confirmations of repair requests.
+        has_repairs: whether the packets include repairs or confirmations of repair requests.
     """
 
     publishers: int
@@ -61,7 +65,7 @@ class Arriving(NamedTuple):
 
 
 UNOBSERVED = Arriving(1, has_repairs=True)
-"""Packets of an endpoint that cannot be observed: they count as arriving, and as repairs."""
+"""Value for an endpoint whose packets cannot be observed: the watchdog assumes that packets and repairs arrive."""
 
 
 class Notice(NamedTuple):
@@ -69,9 +73,9 @@ class Notice(NamedTuple):
 
     Attributes:
         kind: "silent", "heard", "stuck", "gone", "left", "rate" (a publisher has another rate), "corrupt" (frames were
-            damaged), or "doubt" (messages may be missing). A notice of the kind "doubt" has no text.
+            damaged), or "doubt" (messages may be missing).
         origin: id of the publisher; None for "corrupt".
-        text: line for the log.
+        text: line for the log; empty if the kind is "doubt".
     """
 
     kind: str
@@ -83,14 +87,14 @@ class _Watch:
     """State of one publisher.
 
     Attributes:
-        seen: attribute `heard_at` of the `HeardSender` at the last check. A new value shows that a frame arrived.
+        seen: value of `HeardSender.heard_at` at the last check. A different value shows that a frame has arrived since.
         heard_at: time of the check that found the last frame.
         checked_at: time of the last check of a silent publisher.
-        waits_from: time since which packets of the silent publisher arrive, but no messages.
-        repaired_at: time of the last repairs that arrived while the publisher was silent.
+        waits_from: start of the time in which packets of the silent publisher arrive, but no messages.
+        repaired_at: time of the last repair that arrived while the publisher was silent.
         tries: number of new connections since the last frame of the publisher.
         state: "heard", "silent" or "gone".
-        is_doubted: whether the notice "doubt" was returned since the last frame.
+        is_doubted: whether the watchdog has returned the notice "doubt" since the last frame.
         is_compared: whether the rate of the publisher was compared with the rate of the subscriber.
         has_left: whether the last record of the publisher announced its end.
     """
@@ -127,16 +131,17 @@ class Watchdog:
         """Start without publishers.
 
         Args:
-            stale_after: maximum duration of a repair in seconds. If packets but no messages arrive for longer, libpgm
+            stale_after: time in seconds, longer than a repair. If packets but no messages arrive for this time, libpgm
                 counts as stuck.
-            rate_kbps: rate in kilobits per second that all publishers must have, or losses are not repaired.
+            rate_kbps: rate of the subscriber in kilobits per second. If a publisher has another rate, its losses are
+                not repaired.
         """
         self._stale_after, self._rate = stale_after, rate_kbps
         self._watches: dict[bytes, _Watch] = {}
         self._reported_malformed = 0
 
     def has_silent(self) -> bool:
-        """Return whether a publisher is silent. The packets of a silent publisher must be observed."""
+        """Return whether any publisher is silent. If so, the caller must observe the packets of the endpoint."""
         return any(watch.state == "silent" and not watch.has_left for watch in self._watches.values())
 
     def check(
@@ -154,7 +159,7 @@ class Watchdog:
             senders: state of each publisher from which frames have arrived, by the id of the publisher.
             now: current time in seconds of the monotonic clock.
             is_idle: whether all frames were read.
-            arriving: packets that arrive at the endpoint; None if they have not been observed long enough.
+            arriving: packets that arrive at the endpoint; None if the caller has not observed them long enough.
             malformed: number of damaged frames so far.
         """
         for origin in self._watches.keys() - senders.keys():
@@ -195,9 +200,9 @@ class Watchdog:
         watch.has_left = sender.has_left
 
     def _unheard(self, arriving: Arriving | None) -> Arriving | None:
-        """Return `arriving` without the publishers that are heard.
+        """Return `arriving` without publishers whose frames arrive.
 
-        The result counts the publishers whose packets reach this host, but whose messages libpgm does not deliver.
+        The result counts publishers whose packets reach this host, but whose messages libpgm does not deliver.
         """
         if arriving is None or arriving is UNOBSERVED:
             return arriving
@@ -212,7 +217,6 @@ class Watchdog:
         now: float,
         came: Arriving | None,
     ) -> Iterator[Notice]:
-        """Yield a notice if a publisher becomes silent, or if a silent publisher is in doubt, stuck or gone."""
         watch.checked_at = now
         if watch.state == "heard":
             if now >= watch.heard_at + SILENCE + sender.quiet:
@@ -246,7 +250,7 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return the time at which `check` is due even if no frame arrives; None for never.
+        """Return the time in seconds of the next `check` if no frame arrives. Return None if no check is needed.
 
         Args:
             senders: state of each publisher from which frames have arrived, by the id of the publisher.

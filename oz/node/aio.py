@@ -13,7 +13,7 @@ from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.events import MAX_EVENTS, Event
-from oz.node.loop_asking import LoopRequesting, LoopTimes
+from oz.node.loop_asking import LoopRequesting
 from oz.node.snapshot import Snapshot
 from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
@@ -27,7 +27,7 @@ from oz.subscriber.aio import Subscription as PlainSubscription
 from oz.transport.steps import Steps
 
 TURN = 0.005
-"""Seconds after which a task that receives waiting messages yields to the loop."""
+"""Seconds for which a task may receive waiting messages before it yields to the loop."""
 
 _log = peer_logger("oz.node")
 
@@ -35,14 +35,13 @@ Handler = Callable[[BaseMessage], Any]
 
 
 class Subscription(NodeSubscriptionBase, PlainSubscription):
-    """One subscription of an asyncio `Node`; see `oz.Node`. A program may await the subscription itself."""
+    """One subscription of an asyncio `Node`; see `oz.Node`. `await` of a subscription returns the subscription."""
 
     _class_name = "oz.asyncio.Subscription"
     _node: Node
     _turn_ends = 0.0
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which the call of `subscribe` has created already."""
         return self
         yield
 
@@ -65,7 +64,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
                 return found
         check_wait("timeout", timeout)
         if self._node._node.is_foreign:
-            # The child of a fork has no running loop.
+            # This raises OwnershipError. The following steps need a running loop, which the child of a fork lacks.
             engine.check_open()
         queue = self._queue()
         if engine.clock() >= self._turn_ends:
@@ -98,7 +97,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         return Done(None)
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription and keep the messages that were published before.
+        """End the subscription. Messages that were published before the call are still delivered.
 
         If the call is cancelled, the subscription ends at once.
 
@@ -124,7 +123,7 @@ class _Notices:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, event: Event) -> None:
-        """Add an event. Events before the first turn of the loop wait for that turn."""
+        """Add an event. If no loop runs, the event waits for the next call of `put` in a running loop."""
         self._events.append(event)
         if self._task is None and asyncio._get_running_loop() is not None:
             self._task = asyncio.create_task(self._run())
@@ -144,11 +143,11 @@ class _Notices:
 
 
 class Node(NodeBase, Publishing, LoopRequesting):
-    """Joins a bus, in an event loop; see `oz.Node`.
+    """Member of a bus, in an event loop; see `oz.Node`.
 
-    The loop runs the node from the constructor on, or from the first `await` on if the program creates the node outside
-    a loop. All calls belong to the thread of the loop. Methods that do not wait act when they are called; a program may
-    await their result.
+    If a loop runs, it attends to the node from the constructor on. Otherwise the loop of the first `await` attends to
+    the node. Only the thread of the loop may use the node. Methods that do not wait act when they are called; a program
+    may await their result.
     """
 
     _class_name = "oz.asyncio.Node"
@@ -163,7 +162,8 @@ class Node(NodeBase, Publishing, LoopRequesting):
             self._node.notify = _Notices(self._on_event).put
         self._life = LoopLifetime(self._node, "node")
         self._node.exchange.finished = Done(None)
-        LoopTimes(self._node)
+        self._node.exchange.schedule = self._life.attendance.attend_by
+        self._node.publisher.defers = True
         self._attend_with(self._life.attendance)
         self._attendance.start()
 
@@ -190,17 +190,16 @@ class Node(NodeBase, Publishing, LoopRequesting):
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of patterns. Bytes are a plain prefix.
             handler: function or coroutine function, called with each message.
-            dialect: dialect of a pattern that is text. This and the other arguments have the meaning as in
-                `oz.Node.subscribe`.
+            dialect: dialect of a pattern that is text.
             group: name of a queue group.
             overflow: policy when more than `max_pending` messages wait for the program.
-            last_value: whether publishers send the newest message of each subject that matches.
-            ack: when a message is acknowledged, as in `oz.Node.subscribe`. With "handled", the next `receive` of the
-                same task acknowledges the message.
+            last_value: whether publishers first send the newest message of each subject that matches.
+            ack: "received" or "handled", as in `oz.Node.subscribe`. With "handled" and without a handler, the next
+                `receive` of the same task acknowledges the message.
             concurrency: number of messages that the handler handles at the same time.
             max_messages: number of messages after which the subscription ends.
-            delivery: further options, which few programs change. With `inline`, the handler is a plain function, and
-                the node calls it directly where it reads frames.
+            delivery: further options, which few programs change. With `inline=True`, the handler must be a plain
+                function. The node calls it as soon as it has read the message.
             unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
@@ -223,16 +222,16 @@ class Node(NodeBase, Publishing, LoopRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait until no later message between this node and its peers is lost; see `oz.Node.wait_ready`.
+        """Wait until this node and its peers know each other's subscriptions; see `oz.Node.wait_ready`.
 
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
-            subscriber: subject that at least one node must subscribe to. A silent peer is not such a node.
+            subscriber: subject that at least one node must subscribe to. A silent peer does not count.
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: a condition is not met; the text names the condition and the remedy.
+            Timeout: a condition was not met within `timeout`. The text names the condition and the remedy.
             PermissionDenied, ProtocolError: a peer denies a subscription or a publication.
             SubjectError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
@@ -241,15 +240,15 @@ class Node(NodeBase, Publishing, LoopRequesting):
         await self._wait(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     async def request_snapshots(self, *peers: str, timeout: float | None = 1.0) -> list[Snapshot]:
-        """Return the statistics of peers, by name; see `oz.Node.request_snapshots`.
+        """Return the statistics of peers, sorted by name; see `oz.Node.request_snapshots`.
 
         Args:
-            peers: names of peers; without names, all peers that are up.
+            peers: names of peers. Default: all peers that are up.
             timeout: seconds to wait for answers; None waits as long as the peers are up.
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: at least one peer denies the request for `_OZ.STATISTICS`, and no peer has answered.
+            PermissionDenied: no peer has answered, and at least one peer denies the request for `_OZ.STATISTICS`.
             ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))
@@ -264,10 +263,11 @@ class Node(NodeBase, Publishing, LoopRequesting):
         If the call is cancelled, the node publishes no more messages, and the program may call `close` again.
 
         Args:
-            timeout: seconds for the whole call; None waits as described at `oz.Node.close`.
+            timeout: seconds for the whole call; None as in `oz.Node.close`.
 
         Returns:
-            Number of messages that no peer has acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that peers have not acknowledged. In a group with `ack="handled"`, messages that its
+            members have not handled count too.
         """
         check_wait("timeout", timeout)
         engine = self._node
@@ -279,7 +279,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         left = None if end is None else max(0.0, end - engine.clock())
         count = self._life.finish(await self._attendance.wait(engine.acknowledgements(left)))
         if engine.owns_context:
-            # In a thread, because `end_context` waits for libzmq.
+            # `end_context` blocks until libzmq has sent its messages. Therefore another thread calls it.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         self._handles.clear()
         return count
@@ -290,5 +290,4 @@ class Node(NodeBase, Publishing, LoopRequesting):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.close()

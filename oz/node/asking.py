@@ -1,4 +1,4 @@
-"""Calls of a node that send requests, for threads, and their parts that asyncio shares."""
+"""Methods of a node that send requests, for threads, and the functions that asyncio shares."""
 
 from __future__ import annotations
 
@@ -63,12 +63,7 @@ class ManyReplies:
         )
 
     def _next(self) -> Steps[Message | None]:
-        """Wait for the next reply; return None after the last one.
-
-        Raises:
-            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
-            OzError: the request has failed.
-        """
+        """Wait for the next reply; return None after the last reply."""
         request, exchange = self._request, self._exchange
         assert request is not None
         while True:
@@ -99,7 +94,7 @@ class ManyReplies:
             self._exchange.cancel(self._request)
 
     def __del__(self) -> None:
-        """Cancel the request when the iterator is dropped."""
+        """Cancel the request when the program has no reference to the iterator any more."""
         if self._request is not None:
             self._exchange.forget(self._request)
 
@@ -112,7 +107,6 @@ class Replies(ManyReplies):
         self._pool = cast("ThreadPool", node.pool)
 
     def __iter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __next__(self) -> Message:
@@ -148,8 +142,8 @@ class ThreadRequesting:
         """Send a request, and return its first reply.
 
         A request goes to each subscription that matches the subject, and to one member of each queue group. A
-        handler replies by `Message.reply` or by its return value. If a handler raised an exception, and no other
-        node or group may reply, `request` raises its error.
+        handler replies with its return value or with `Message.reply`. If a handler raises an exception and no other
+        node can reply, `request` raises `ReplyError`.
 
         Args:
             subject: full subject.
@@ -158,12 +152,12 @@ class ThreadRequesting:
             headers: names and values that travel with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
             retries: maximum number of times that the request is sent to another member after its group member is
-                lost. The request may then run more than once.
+                lost. More than one member may then handle the request.
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PermissionDenied: the file of permissions of this node denies the request, or each responder does.
-            PeerLost: the group member with the request, or each node with it, is lost or has closed.
+            PermissionDenied: the permissions of this node, or of each responder, deny the request.
+            PeerLost: the group member that has the request, or each node that has it, is lost or has closed.
             ReplyError: the handler of the responder raised an exception.
             Timeout: no reply came within `timeout`.
             WouldBlock: the queue for each node that subscribes is full, or 65,536 requests of this node have not ended.
@@ -220,14 +214,14 @@ class ThreadRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds after which the iterator ends; None waits for `limit` replies.
-            limit: maximum number of replies. The iterator ends after them.
+            limit: number of replies after which the iterator ends; None for no limit.
             headers: names and values that travel with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PermissionDenied: the file of permissions of this node denies the request, or each responder does.
-            PeerLost: all nodes that have the request are lost, and none replied.
+            PermissionDenied: the permissions of this node, or of each responder, deny the request.
+            PeerLost: all nodes that have the request are lost, and no node has replied.
             ReplyError: a handler of a responder raised an exception. The error is raised after all other replies.
             WouldBlock, OwnershipError: the same reasons as in `request`.
             SubjectError, TypeError, ValueError, ClosedError: the same reasons as in `publish`.

@@ -1,4 +1,4 @@
-"""Parts of `Node` and of its subscriptions that the classes for threads and for asyncio share."""
+"""Base classes of `Node` and of its subscriptions, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ from oz.transport.steps import Steps
 from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
-_HANDLES = 100  # Number of kept subscriptions from which ended subscriptions are removed.
+_HANDLES = 100  # A node that keeps this number of subscriptions removes the ended subscriptions.
 
 
 class NodeSubscriptionBase(SubscriptionBase):
     """State of a subscription of a node."""
 
     def __init__(self, node: NodeBase, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
-        """Created by `Node.subscribe`."""
         self._node = node
         self._engine = node._node.subscriber
         self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
@@ -104,20 +103,21 @@ class NodeBase(PublishingBase):
     ) -> None:
         """Join a bus.
 
-        The constructor does not wait for peers: see `wait_ready`. A value that is None comes from the
-        environment, from a file or from a default: docs/configuration.md.
+        The constructor does not wait for peers; `wait_ready` does. If an argument is None, its value comes from the
+        environment, from a file or from a default: see docs/configuration.md.
 
         Args:
-            name: name of the node; default: name of the program and its process id.
+            name: name of the node. Default: the name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
             connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces the others.
-            bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host. If
-                `connect` has a TCP endpoint, also a free TCP port.
+            bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host, and a
+                free TCP port if `connect` has a TCP endpoint.
             codec: format of payloads: "msgpack", "json", an object with `encode` and `decode`, or None for bytes.
-            dialect: rules for subjects and patterns, one of `oz.DIALECTS`.
+            dialect: dialect of subjects and patterns, one of `oz.DIALECTS`.
             on_full: action if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout` seconds,
                 or "raise" `WouldBlock`.
-            last_value: whether the node keeps the newest message of each subject for subscriptions that request it.
+            last_value: whether the node keeps the newest message of each subject, for subscriptions with
+                `last_value=True`.
             on_event: function that is called with each `Event`. Calls do not overlap.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: further options, which few programs change.
@@ -128,7 +128,7 @@ class NodeBase(PublishingBase):
             TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
-            ClosedError: the program is ending, and the node would never be closed.
+            ClosedError: the program is ending, so that a new node would never be closed.
         """
         suggestions.refuse_positional(self._class_name, unnamed, "name")
         suggestions.refuse_unknown(self._class_name, unknown, NodeBase.__init__, options=NodeOptions)
@@ -155,7 +155,8 @@ class NodeBase(PublishingBase):
                 options=options,
                 runs_handlers=self._runs_handlers,
                 pool=self._make_pool(options),
-                # A signal between the return of the engine's constructor and an assignment here would lose the engine.
+                # A signal handler may raise an exception after the engine's constructor has returned. An assignment
+                # here would not be executed then, and nothing would close the engine.
                 keep=partial(setattr, self, "_node"),
             )
             self._publish_with(self._node.publisher)
@@ -171,11 +172,11 @@ class NodeBase(PublishingBase):
             raise
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
-        # `oz.testing` gives a context with model sockets.
+        # `oz.testing` overrides this method to pass a context with simulated sockets.
         return Engine(*arguments, **options)
 
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
-        """Keep a subscription while it is active, because the engine refers to it weakly."""
+        """Keep a reference to an active subscription, because the engine has only a weak reference."""
         if len(self._handles) >= self._handles_limit:
             self._handles = [handle for handle in self._handles if handle.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
@@ -192,7 +193,7 @@ class NodeBase(PublishingBase):
 
     @abstractmethod
     def _drop(self) -> None:
-        """Close without a wait, because the node was garbage-collected, in any thread."""
+        """Close without waiting, because the node was garbage-collected. Any thread may call this method."""
 
     @property
     def name(self) -> str:
@@ -206,7 +207,7 @@ class NodeBase(PublishingBase):
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint for the `connect=` of other nodes; None without one."""
+        """First endpoint at which other nodes reach this node; None if there is none."""
         return self._node.endpoint
 
     @property
@@ -216,7 +217,7 @@ class NodeBase(PublishingBase):
 
     @property
     def peers(self) -> list[Peer]:
-        """Peers that are up, sorted by name. A silent peer is among them until it is lost."""
+        """Peers that are up, sorted by name. The list contains a silent peer until that peer is lost."""
         return self._node.peers
 
     @property
@@ -227,9 +228,9 @@ class NodeBase(PublishingBase):
     def snapshot(self) -> Snapshot:
         """Return the statistics of this node: links, subscriptions, losses, times of handlers, and resources.
 
-        Any thread may call it, also for an asyncio node.
+        Any thread may call this method, even if the node is an `oz.asyncio.Node`.
 
-        The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
+        The first call starts the measurement of the times of handlers. The measurement stops 60 s after the last call.
 
         Raises:
             ClosedError, OwnershipError: the same reasons as in `publish`.
@@ -246,10 +247,10 @@ class NodeBase(PublishingBase):
         return exposition(families([self.snapshot()]))
 
     def is_healthy(self) -> bool:
-        """Return whether the node is open, and its thread or loop attends to the links. Any thread may call it.
+        """Return whether the node is open, and its thread or loop runs in time. Any thread may call this method.
 
-        False if the thread or the loop is more than 5 s late. The result does not depend on peers: `wait_ready`
-        waits for them.
+        The result is False if the thread or the loop is more than 5 s late. It does not depend on peers: `wait_ready`
+        waits for peers.
         """
         return self._node.is_healthy
 
@@ -313,24 +314,22 @@ class NodeBase(PublishingBase):
     def _check_ready(peers: Sequence[str], count: int | None) -> None:
         for peer in peers:
             if not isinstance(peer, str):
-                raise TypeError(f"peers are waited for by name, not by {peer!r}; a number is count=")
+                raise TypeError(f"peers are given by name, not by {peer!r}; count= takes a number of peers")
         if count is not None:
             check_count("count", count, 0, _MAX_COUNT)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError with a suggestion."""
             raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
-        """Show name and bus."""
         if "_node" not in self.__dict__:
             return f"<{self._class_name} not made>"
         return f"<{self._class_name} {self.name!r} on {self.bus!r}{' closed' if self.closed else ''}>"
 
     def __del__(self) -> None:
-        """Close a node that the program has dropped, without a wait."""
+        """Close a node to which the program has no reference any more, without waiting."""
         engine = self.__dict__.get("_node")
         if engine is None or engine.is_closed or engine.is_foreign:
             return

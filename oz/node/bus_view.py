@@ -1,7 +1,7 @@
-"""Tables about a bus, from the snapshots of its nodes: nodes, subscribers, groups, losses, subjects.
+"""Tables of the nodes, subscribers, groups and losses of a bus, made from the snapshots of its nodes.
 
-A row is a dict of values by the name of their column, as `oz top --json` prints it. Rates come from the differences of
-two samples.
+A row is a dict from column names to values. `oz top --json` prints these rows. A rate is the difference between two
+samples, divided by the seconds between them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from oz.node.snapshot import LinkStatus, Snapshot
 
 SLOW_SECONDS = 1.0
-"""Age in seconds of its oldest pending message at which a subscriber counts as slow."""
+"""A subscriber counts as slow when its oldest pending message has this age in seconds."""
 
 MAX_SUBJECTS = 100_000
-"""Maximum number of subjects that are counted separately, because a flood of subjects would fill the memory."""
+"""Maximum number of subjects that are counted separately. Without a limit, many subjects would fill the memory."""
 
 Row = dict[str, Any]
 
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
     """Snapshots of all nodes from one call of `take_sample`.
 
     Attributes:
-        at: time in seconds of a monotonic clock.
+        at: time of the sample in seconds, by a monotonic clock.
         snapshots: snapshots of the nodes that answered.
-        unanswered: names, or else endpoints, of the nodes that did not answer.
+        unanswered: name of each node that did not answer, or its endpoint if the name is unknown.
     """
 
     at: float
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class _Subscriber:
-    """One subscriber: its own snapshot, and its links at all publishers."""
+    """One subscriber: the snapshot of its node, and its links to all publishers."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -94,7 +94,6 @@ def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]
 
 
 def _subscribers(sample: Sample, own: str) -> dict[str, _Subscriber]:
-    """Return the subscribers by id."""
     found: dict[str, _Subscriber] = {}
     for snapshot in sample.snapshots:
         if snapshot.subscriptions:

@@ -1,9 +1,12 @@
-"""Notices of denied messages: a node that drops a message by permissions sends the reason to the sender.
+"""Notices of denied messages. If permissions deny a message, the receiving node sends the reason to the sender.
 
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
-this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
-`PermissionDenied`. A denied publication is reported as an event, and by `wait_ready`. The sender gets one notice for
-each subject of publications, and one for each request. The receiving node also reports an event for each subject.
+this file. Therefore the receiving node sends a *notice*, a direct message with the rule and the reason. If the denied
+message is a request, the notice ends it with `PermissionDenied`. If the denied message is a publication, the sender
+reports an event, and `wait_ready` raises the error.
+
+A sender gets one notice for each denied request, and one for each subject of denied publications. The receiving node
+reports one event for each subject.
 """
 
 from __future__ import annotations
@@ -62,9 +65,8 @@ def decode(payload: bytes) -> Notice | None:
         subject, reason, rule, reply_to = msgpack.unpackb(payload)
     except Exception:
         return None
-    if not (isinstance(subject, str) and isinstance(reason, str)):
-        return None
-    if not all(text is None or isinstance(text, str) for text in (rule, reply_to)):
+    texts = [subject, reason, *(text for text in (rule, reply_to) if text is not None)]
+    if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in texts):
         return None
     return Notice(subject, reason, rule, reply_to)
 
@@ -76,7 +78,7 @@ class Denials:
         """Start without messages.
 
         Args:
-            rights: function that returns the current rights. It returns the same object until the rights change.
+            rights: function that returns the current rights. The result is the same object until the rights change.
         """
         self._rights = rights
         self._waiting: deque[tuple[bytes, str, str, str | None, bool]] = deque(maxlen=_MAX_WAITING)
@@ -105,11 +107,10 @@ class Denials:
         return True
 
     def __len__(self) -> int:
-        """Return the number of senders to inform."""
         return len(self._waiting)
 
     def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
-        """Yield and remove the notices. Each notice comes with the sender's id, and whether its subject is new."""
+        """Remove and yield the notices: the id of the sender, the notice, and whether the subject is new."""
         while self._waiting:
             node, key, subject, reply_to, is_first = self._waiting.popleft()
             action: Action = "publish" if reply_to is None else "request"

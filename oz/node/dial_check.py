@@ -13,14 +13,14 @@ from errno import ECONNREFUSED, ENOENT
 
 
 class DialCheck:
-    """One non-blocking attempt to connect. An endpoint of another host answers after one round trip."""
+    """One attempt to connect, without waiting. The result for an endpoint of another host takes a round trip."""
 
     def __init__(self, endpoint: str) -> None:
         """Begin to connect.
 
         Args:
             endpoint: `ipc://` with a path, or `tcp://` with an address and a port. A host name is not resolved, because
-                a lookup takes time; such an endpoint counts as not refused.
+                a lookup takes time. An endpoint with a host name counts as not refused.
         """
         self._error = 0
         self._socket: socket.socket | None = None
@@ -37,7 +37,7 @@ class DialCheck:
         self._error = self._socket.connect_ex(address)
 
     def is_refused(self) -> bool:
-        """Return whether no process listens, as far as known by now."""
+        """Return whether the attempt was refused, because no process listens. False if the result is not known yet."""
         pending = 0 if self._socket is None else self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if pending:
             self._error = pending

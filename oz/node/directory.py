@@ -1,19 +1,19 @@
-"""Directory of a host. Each node of a bus has a Unix socket in it, by which other nodes find it.
+"""Directory with a Unix socket for each node of a bus on one host. Nodes find each other by these sockets.
 
 Theory of operation
 -------------------
-The name of a socket has a hash of host and bus, and the node's id. The id is in base64 (RFC 4648, section 5),
+The file name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
 because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
-dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
-node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
+dials the socket. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
+node. A node with peers reads the directory every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
-A process that is killed leaves its socket behind. A connect to this socket is refused, and any node may remove it.
-Sockets that have a link are not tested. A new socket refuses connections too, between bind and listen. Therefore a
-socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
-has the id of the node.
+A process that is killed leaves its socket behind. The socket refuses connections, and any node may remove it. A node
+does not test a socket to which it has a link. Between bind and listen, a new socket refuses connections too. Therefore
+a socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because
+it has the id of the node.
 
-The directory belongs to one user and has mode 0700: any process that can write to it can pose as a node. Abstract
-sockets have no owner and are not used.
+The directory belongs to one user and has mode 0700, because any process that can write to it could pose as a node.
+Abstract Unix sockets are not used, because they have no owner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from oz.transport.errors import EndpointError
 READ_INTERVAL = 30.0
 """Seconds between two reads of the directory by a node that has peers."""
 YOUNG = 2.0
-"""Age in seconds up to which a socket is not removed."""
+"""A socket whose age in seconds is below this number is not removed."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
@@ -50,7 +50,7 @@ class Directory:
 
     Attributes:
         endpoint: endpoint of this node's socket. The node binds it.
-        prefix: text with which the endpoints of all nodes of the bus on this host begin.
+        prefix: common start of the endpoints in this directory, for all nodes of the bus.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Directory:
             bus: name of the bus.
             node: id of this node.
             has_key: whether this node has keys. Nodes with keys and nodes without keys do not find each other.
-            source: place where the path is configured, as in `Setting.source`. Errors name it.
+            source: source of the path, as in `Setting.source`. Errors name this source.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.
@@ -95,7 +95,7 @@ class Directory:
         self._read_at = 0.0
 
     def node_at(self, endpoint: str) -> bytes | None:
-        """Return the id of the node whose socket an endpoint names; None for other endpoints."""
+        """Return the id of the node that owns the socket at an endpoint; None for an endpoint outside the directory."""
         if not endpoint.startswith(self.prefix):
             return None
         name = endpoint.removeprefix(self.prefix).removesuffix(".sock")
@@ -105,20 +105,19 @@ class Directory:
             return None
 
     def others(self) -> set[str]:
-        """Return the endpoints of the other nodes. Some may be dead."""
+        """Return the endpoints of the other nodes. The processes of some nodes may have ended."""
         names = self._names(self._begin)
         return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
 
     def nodes(self) -> set[bytes]:
-        """Return the ids of the other nodes. Some may be dead."""
+        """Return the ids of the other nodes. The processes of some nodes may have ended."""
         return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
         """Return the number of nodes of this bus on this host that this node cannot find because of keys.
 
-        Nodes with keys and nodes without keys do not find each other.
-
-        Sockets of processes that have ended are removed, and do not count.
+        Nodes with keys and nodes without keys do not find each other. Sockets of processes that have ended are removed,
+        and do not count.
         """
         names = self._names(self._separate)
         return sum(not self.remove_dead(f"ipc://{self._path / name}") for name in names)
@@ -130,7 +129,7 @@ class Directory:
         return []
 
     def remove_dead(self, endpoint: str) -> bool:
-        """Remove a socket without a listener; return whether it does not exist any more."""
+        """Remove a socket if no process listens at it; return whether the socket is gone."""
         path = Path(endpoint.removeprefix("ipc://"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             # A connect to a listener with a full backlog fails with EAGAIN.
@@ -179,7 +178,7 @@ class Directory:
 
 
 def _begin(host: bytes, bus: str, has_key: bool) -> str:
-    """Return the beginning of the names of sockets."""
+    """Return the start of the file names of sockets: a hash of host, bus and use of keys."""
     parts = (host, bus.encode(), b"keys" if has_key else b"")
     return hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest() + "-"
 
@@ -187,7 +186,7 @@ def _begin(host: bytes, bus: str, has_key: bool) -> str:
 def host_id(directory: Path) -> bytes:
     """Return an id of this host: 16 bytes.
 
-    It is equal for two processes if each can reach the sockets that the other has in a directory.
+    Two processes have the same id if each process can connect to the other process's sockets in the directory.
 
     Containers may share a directory. Two containers count as one host only if they share the network too, because nodes
     of one host connect over loopback addresses.
@@ -202,7 +201,7 @@ def host_id(directory: Path) -> bytes:
 
 
 def _remove_old(path: Path) -> bool:
-    """Remove a socket, unless it is young; return whether the socket does not exist any more."""
+    """Remove a socket that is older than `YOUNG` seconds; return whether the socket is gone."""
     try:
         if abs(time.time() - path.lstat().st_mtime) < YOUNG:
             return False

@@ -2,21 +2,24 @@
 
 Theory of operation
 -------------------
-The engine owns an engine of a publisher, which listens for the links of peers, and an engine of a subscriber,
-which dials the peers. Both have the id of the node: it is the `origin` of the publisher and the `member` of the
-subscriber. A pair of nodes has two links, one for each direction. The node receives its own messages over a
-link of its own, in inproc, unless `echo=False`.
+A node consists of two engines. The engine of a publisher listens for the links of peers. The engine of a subscriber
+dials the peers. The id of the node is the `origin` of the publisher and the `member` of the subscriber. A pair of nodes
+has two links, one for each direction. With `echo=True`, the node also has a link to itself over inproc, and receives
+its own messages.
 
-The *attending side* calls `attend`: a thread (`oz.node.sync`) or an event loop (`oz.node.aio`). It attends to both
-engines, passes their events to the roster (`oz.node.roster`), and carries out what the roster decides. Other
-threads publish, subscribe and wait. They never call the roster.
+A *direct message* is sent to one peer, and needs no subscription. oz uses direct messages for replies and for its own
+subjects.
 
-An event arises under the lock of one of the two engines, perhaps in a thread that publishes. So it is only
-appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
+The *attending side* is the thread (`oz.node.sync`) or the event loop (`oz.node.aio`) that calls `attend`. `attend` runs
+both engines, passes their events to the roster (`oz.node.roster`), and executes the effects that the roster returns.
+Other threads publish, subscribe and wait, and never call the roster.
 
-The engine has the interface of the publisher's engine that `oz.publisher.thread` and `oz.publisher.aio` attend to.
-Calls that wait are written as steps (`oz.transport.steps`). `waiters` are the waiting calls of the publisher; `news`
-are the calls that wait for messages or peers.
+An event occurs while a thread holds the lock of one of the two engines. This thread may be a thread that publishes.
+Therefore the event is only appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
+
+`oz.publisher.thread` and `oz.publisher.loop` run this engine like the engine of a publisher, because both have the same
+interface. Calls that wait are written as steps (`oz.transport.steps`). `waiters` has a function to wake each call that
+waits for the publisher. `news` has a function to wake each call that waits for messages or peers.
 """
 
 from __future__ import annotations
@@ -88,16 +91,16 @@ from oz.wire.codec import find_codec
 from oz.wire.links import Card, Hello, StreamOptions
 
 INTRODUCTION = "_OZ.PEERS"
-"""Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
+"""Subject of the direct message that introduces peers. The payload has the id and the endpoints of each peer."""
 LOSS = "_OZ.LOSS"
-"""Subject of the direct message by which a forwarder reports a loss on another bus; see `decode_loss`."""
+"""Subject of the direct message with which a forwarder reports a loss on another bus; see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
-"""Maximum size of an introduction in bytes. The node ignores a larger introduction, because many small values take
-much memory."""
+"""Maximum size of an introduction in bytes. The node ignores a larger introduction, because decoding it could fill the
+memory."""
 ECHO_TIMEOUT = 1.0
-"""Maximum seconds that `subscribe` waits until the link of the node to itself knows the subscription."""
+"""Maximum seconds that `subscribe` waits until the publisher of the same node knows the subscription."""
 HEALTHY_SECONDS = 5.0
-"""The node counts as unhealthy if its attending side is later than its deadline by this number of seconds."""
+"""A node counts as unhealthy when its attending side misses a deadline by this number of seconds."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -123,20 +126,21 @@ class Engine:
 
     Attributes:
         id: id of the node, 16 bytes.
-        name, bus, kind: name of the node, name of its bus, and its kind as in its card.
+        name, bus, kind: name of the node, name of its bus, and its kind as in `oz.wire.links.Card`.
         options: options that the program gave.
         publisher, subscriber: the two engines of the node.
         roster: known peers.
         introduced: ids of the nodes that have sent an introduction to this node.
-        denied: publications that peers deny, by subject, until `wait_ready` raises the error.
+        denied: errors of publications that peers deny, by subject. `wait_ready` raises and removes an error.
         readiness: conditions of `wait_ready`.
-        directory: directory of the host with the sockets of its nodes; None if the node does not use it.
+        directory: directory with the sockets of the nodes on this host; None if the node does not use a directory.
         sampling: statistics of this node and of its peers.
         traces: questions about the paths of messages, from this node and from its peers.
-        news: functions of the threads and tasks that wait for a message or a peer.
+        news: functions that wake the threads and tasks which wait for a message or a peer.
         notify: function that the attending side calls with each `Event`. It must not raise an exception.
-        lock: lock for the roster.
-        on_loss: function that is called with the payload of each `LOSS`, under the lock of the subscriber.
+        lock: lock of the roster.
+        on_loss: function that is called with the payload of each `LOSS` message. The caller holds the lock of the
+            subscriber.
         publisher_class, subscriber_class: classes of the two engines.
     """
 
@@ -163,17 +167,18 @@ class Engine:
         id_suffix: bytes | None = None,
         keep: Callable[[Engine], object] = lambda engine: None,
     ) -> None:
-        """Bind, and dial the known endpoints. The arguments are those of `oz.Node`.
+        """Bind the endpoints of the node, and dial the known endpoints. Most arguments are as in `oz.Node`.
 
-        `runs_handlers` is true for threads, and false for an event loop. Tests with a model of ZeroMQ give a `context`.
-        Services give a `kind`, and a forwarder gives the last 6 bytes of the id. A name server has no directory, and
-        takes no settings from the environment or a file. `keep` is called with the engine at the end of the
-        constructor.
+        `runs_handlers` is true if a thread attends to the node, and false for an event loop. `context` is the simulated
+        context of a test. `kind` is the kind of a service. `id_suffix` is the end of the id of a forwarder, 6 bytes.
+        `keep` is called with the engine at the end of the constructor.
+
+        A name server has no directory, and reads no settings from the environment or a file.
 
         Raises:
-            ConfigurationError: an argument does not apply to this node.
+            ConfigurationError: an argument has a wrong value.
             EndpointError: an endpoint cannot be used.
-            ClosedError: the program is ending, and the node would never be closed.
+            ClosedError: the program is ending, so that a new node would never be closed.
         """
         check_running("node")
         if security is None:
@@ -202,15 +207,15 @@ class Engine:
         self.news: Waiters = {}
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
-        # Events of the two engines for the roster. Each is a function that gets the time and returns effects.
+        # Events of the two engines for the roster. Each event is a function that gets the time and returns effects.
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
-        # Names of peers that the roster has forgotten, for losses that are reported later.
+        # Names of peers that the roster has forgotten, because a loss may be reported later.
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
         self._denials: deque[tuple[str, str]] = deque()
-        # Notices of peers, and the denials of publications that `ready` has not raised yet.
+        # Notices of denied messages, each with the id of the peer that has sent the notice.
         self._notices: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_NOTICES)
         self.denied: dict[str, PermissionDenied] = {}
         self._dropped: Denials | None = None
@@ -222,14 +227,14 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
-        # Times of the last and of the next turn of the attending side.
+        # Time of the last call of `attend`, and time at which the next call is due.
         self._attended_at = self._due_at = self.clock()
         random_bytes = self.runtime.random_bytes
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
         )
         if id_suffix is not None:
-            # With keys, the other bytes prove whose id it is.
+            # With keys, the other bytes of the id are a hash of the key, and must stay.
             self.id = self.id[: -len(id_suffix)] + id_suffix
         try:
             self.publisher = self.publisher_class(
@@ -315,7 +320,7 @@ class Engine:
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
-        # From now on the node attends all the time. Therefore it can count a peer without an answer as silent.
+        # The subscriber counts a peer without an answer as silent only while a thread or loop attends to it.
         subscriber.enter(self)
         for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
@@ -332,7 +337,7 @@ class Engine:
         return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None, source=source)
 
     def _bind(self, config: Any) -> tuple[str, ...]:
-        """Bind the endpoints of the node; return the endpoints for peers."""
+        """Bind the endpoints of the node; return the endpoints at which peers reach the node."""
         tcp = [endpoint for endpoint in config.bind if endpoint.startswith("tcp://")]
         other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
@@ -358,7 +363,7 @@ class Engine:
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint for the `connect=` of other nodes; None without one."""
+        """First endpoint at which other nodes reach this node; None if there is none."""
         return next(iter(self.endpoints), None)
 
     # events of the two engines, under their locks
@@ -388,7 +393,7 @@ class Engine:
             event = partial(self.roster.on_refused, endpoint)
         elif what == "ended":
             event = partial(self.roster.on_end, endpoint, link.ending)
-        # An event without effects is appended too, because it makes the waiting calls check their condition again.
+        # Append an event without effects too, because each event makes the waiting calls check their conditions.
         self._events.append(event)
 
     def _on_denied(self, about: str, why: str) -> None:
@@ -396,7 +401,10 @@ class Engine:
         self._wake()
 
     def _describe_socket(self, endpoint: str) -> str:
-        """Return a name for the node at an endpoint; see `NodeSubscriber`. The name of its socket has its id."""
+        """Return a name for the node at an endpoint; see `NodeSubscriber`.
+
+        If the endpoint is a socket in the directory, its file name has the id of the node.
+        """
         node = None if self.directory is None else self.directory.node_at(endpoint)
         if node is None:
             return endpoint
@@ -411,7 +419,7 @@ class Engine:
         return endpoint if self._stranger_at(endpoint) is None else "a node of this host"
 
     def _stranger_at(self, endpoint: str) -> str | None:
-        """Return the key of a node of this host, if this node has refused connections with this key; see `Keys`."""
+        """Return the key of the node at an endpoint, if this node has refused connections with this key; else None."""
         node = None if self.directory is None else self.directory.node_at(endpoint)
         if node is None or self.subscriber.keys is None:
             return None
@@ -461,7 +469,7 @@ class Engine:
             keys.denials.denied += 1
             subject = request.content.subject
             denial = denial_of(permissions, key, "reply", subject)
-            # A user with `allow_responses` is denied only by its limits.
+            # If no rule denies the reply, it exceeds the limits of `allow_responses`.
             why = "the limits of allow_responses are exceeded" if denial is None else denial
             text = f"key {key} may not reply to the request for {subject!r}: {why}"
             if not request.has_denied:
@@ -478,11 +486,9 @@ class Engine:
             self.subscriber.dispatcher.put_gap(found[0], None)
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
-        """Return the reason of a BYE, if a subscriber may not have a session; else None."""
         return proofs.refuse_hello(hello, user, self.card, is_own=self._is_own(hello.session))
 
     def _is_own(self, session: bytes) -> bool:
-        """Return whether a session belongs to the link from the node to itself."""
         own = self._own_link()
         return own is not None and own.session == session
 
@@ -506,7 +512,7 @@ class Engine:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the attending side sleeps; see the publisher."""
+        """Whether the attending side sleeps; see `oz.publisher.engine.Engine`."""
         return self.publisher.is_resting
 
     @is_resting.setter
@@ -515,7 +521,7 @@ class Engine:
 
     @property
     def waiting(self) -> list[Any]:
-        """Messages that wait for further messages of a batch; see the publisher."""
+        """Messages that wait for further messages of a batch; see `oz.publisher.engine.Engine`."""
         return self.publisher.waiting
 
     @property
@@ -530,7 +536,7 @@ class Engine:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this is the child of a fork."""
+        """Whether the engine was created before a fork, and this process is the child."""
         return self.publisher.is_foreign
 
     @property
@@ -549,7 +555,7 @@ class Engine:
         try:
             return (*found, self.subscriber.poll.fileno()) if found else found
         except ValueError:
-            # Another thread has closed the node since.
+            # Another thread has closed the node meanwhile.
             return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
@@ -561,7 +567,7 @@ class Engine:
         Raises:
             ClosedError: the node is closed.
         """
-        # Messages and replies first: threads wait for them.
+        # Read messages and replies first, because threads wait for them.
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
@@ -571,7 +577,6 @@ class Engine:
         return more or bool(self._events)
 
     def _turn(self) -> None:
-        """Pass events to the roster, run due steps, and report events."""
         happened, now = self._events, self.clock()
         self._attended_at = now
         self.exchange.turn(now)
@@ -604,7 +609,6 @@ class Engine:
         self._notify_waiters()
 
     def _read_notice(self, node: bytes, payload: bytes) -> None:
-        """Record that a peer has denied a message of this node."""
         notice = denials.decode(payload)
         if notice is None:
             return
@@ -624,7 +628,7 @@ class Engine:
         return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None without a time."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None without a deadline."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
         seconds = self.subscriber.wait_seconds(None)
@@ -637,7 +641,6 @@ class Engine:
         return None if deadline == inf else deadline
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
-        """Execute the effects and report the events that the roster has returned."""
         for effect in effects:
             if isinstance(effect, roster.Dial):
                 self._dial(effect.endpoint, now)
@@ -694,7 +697,7 @@ class Engine:
         self._run(directory.read(self.roster, now), now)
 
     def _rebind(self, old: Directory) -> Directory:
-        """Bind a new socket. A directory that was deleted too is created again, and its sockets have new names."""
+        """Bind a new socket. If the directory was deleted too, create it again; its sockets get new names."""
         new = self._make_directory(self.configuration.directory)
         self.publisher.bind_links(new.endpoint)
         _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
@@ -714,6 +717,9 @@ class Engine:
             self._emit(events.DENIED, about or "", f"{name} is refused: {effect.reason}")
             return
         card: Card = effect.card
+        if isinstance(effect, roster.ForwarderGone):
+            self._lose_forwarder(card)
+            return
         if isinstance(effect, roster.PeerUp):
             self._up_since[card.node] = self.runtime.time_ns() / 1e9
         elif isinstance(effect, roster.PeerGone):
@@ -756,7 +762,6 @@ class Engine:
         self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
 
     def _known_name(self, node: bytes) -> str | None:
-        """Return the name of a peer that is known or has left; None if it is unknown."""
         known = self.roster.by_id.get(node)
         return known.card.name if known and known.card else self._past_names.get(node)
 
@@ -773,7 +778,7 @@ class Engine:
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
     def cards(self, *states: str) -> list[Card]:
-        """Return the cards of the peers in some states, except name servers. The caller has the lock."""
+        """Return the cards of the peers in the given states, without name servers. The caller has the lock."""
         return [
             peer.card
             for peer in self.roster.by_id.values()
@@ -782,7 +787,7 @@ class Engine:
 
     @property
     def peers(self) -> list[Peer]:
-        """Peers that are up, by name."""
+        """Peers that are up, sorted by name."""
         if self.is_foreign:
             return []
         with self.lock:
@@ -792,7 +797,8 @@ class Engine:
     def unanswered(self) -> list[tuple[str, str | None]]:
         """Return the nodes that accept a connection and do not answer.
 
-        Each node is a name or an endpoint, and an id if the id is known.
+        Each node is a pair of its name and its id. If the name is unknown, the pair has the endpoint instead. If the id
+        is unknown, the pair has None.
         """
         found = []
         for endpoint in self.subscriber.unanswered():
@@ -817,7 +823,7 @@ class Engine:
             )
 
     def is_attended_here(self) -> bool:
-        """Return whether the calling thread attends to the node, and is no event loop."""
+        """Return whether the calling thread is the thread of the node. The result is False in an event loop."""
         return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
 
     def subscribe(
@@ -831,11 +837,11 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
+        """Add a subscription. It receives the next message that the caller publishes on this node.
 
         Args:
             patterns: patterns of the subscription.
-            handler: function that is called with each message; None for a queue.
+            handler: function that is called with each message; None if the messages wait in a queue.
             stream: options that the publishers apply.
             delivery: options that this node applies.
             concurrency: number of messages that the handler handles at the same time.
@@ -843,7 +849,7 @@ class Engine:
             limit: number of messages after which the subscription ends, or None.
 
         Raises:
-            PatternError: a pattern reaches subjects that belong to oz.
+            PatternError: a pattern may match subjects that oz reserves.
             ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         self.check_usable()
@@ -890,7 +896,7 @@ class Engine:
         )
 
     def _apply_own(self) -> None:
-        """Apply the subscriptions of this node at its own publisher."""
+        """Wait until the publisher of this node has applied the subscriptions of this node."""
         if not self.options.echo:
             return
         end = self.clock() + ECHO_TIMEOUT
@@ -899,7 +905,7 @@ class Engine:
             self.publisher.attend()
             link = self._own_link()
             if link is not None and link.state != LIVE:
-                # This happens in the constructor, or after a long stop of the process. The link declares after WELCOME.
+                # In the constructor, or after a long stop of the process, the link has not received WELCOME yet.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
@@ -937,7 +943,7 @@ class Engine:
             self._notify_waiters()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Stop to receive messages for handlers, and wait until the received messages are handled.
+        """Stop receiving messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: seconds to wait; None waits for ever.
@@ -970,13 +976,13 @@ class Engine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Publish nothing more, and wait for acknowledgements; return the time when the wait must end."""
+        """Stop publishing, and wait for acknowledgements; return the time at which the wait must end."""
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
         """Send BYE and close the sockets; return the number of messages not acknowledged or not handled.
 
-        The attending side must have ended. `end_context` comes next.
+        The attending side must have ended before this call. The caller calls `end_context` afterwards.
 
         Args:
             end: time until which libzmq may continue to send.
@@ -1001,14 +1007,14 @@ class Engine:
         _engines.discard(self)
 
     def end_context(self) -> None:
-        """Terminate the context. It waits until libzmq has sent all messages, or its linger time has passed."""
+        """Terminate the context. Wait until libzmq has sent all messages, or until its linger time has passed."""
         if self.owns_context and not self.is_foreign:
             self._owns_context = False
             self._context.term()
 
     @property
     def owns_context(self) -> bool:
-        """Whether `end_context` has something to do."""
+        """Whether the engine has created a context that is not terminated yet."""
         return self._owns_context
 
     def _abandon(self, error: BaseException) -> None:
@@ -1018,8 +1024,7 @@ class Engine:
             error: exception that ended the constructor. A signal handler may have raised it.
         """
         self._leave_directory()
-        # The traceback may refer to a socket that pyzmq has not registered yet. The end of the context would wait for
-        # this socket.
+        # The traceback may refer to a socket that pyzmq has not registered yet. `destroy` would wait for this socket.
         traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
@@ -1053,7 +1058,7 @@ after_fork(_disown_all)
 
 
 def _no_effects(now: float) -> Iterable[Any]:
-    """Return the effects of an event that the roster need not know."""
+    """Return no effects, for an event that does not concern the roster."""
     return ()
 
 
@@ -1081,7 +1086,7 @@ def encode_loss(gap: Gap, via: bytes) -> bytes:
 
     Args:
         gap: loss of messages from a publisher on another bus.
-        via: ids of the forwarders that have passed the loss on.
+        via: ids of the forwarders that have passed on the report of the loss.
     """
     packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
     return packed

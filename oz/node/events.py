@@ -1,4 +1,4 @@
-"""Peers of a node, and events about them, as programs receive them."""
+"""Peers and events, as a node reports them to the program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Event:
 
     Attributes:
         kind: kind of the event, from the table below.
-        about: name of the peer, or the endpoint, or the subject.
+        about: name of the peer, endpoint or subject that the event concerns.
         text: sentence that describes the event.
         peer: peer of the event, or None.
         count: number of lost messages, for the kind "loss"; None if the number is unknown.
@@ -49,10 +49,10 @@ class Event:
     peer_silent       a peer has not answered for 4.5 seconds, or its connection ended a second ago
     peer_left         a peer has closed, or was restarted
     peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
-    name_conflict     two nodes have one name
+    name_conflict     two nodes have the same name
     slow_handler      messages wait for a handler
-    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key; or a peer
-                      denies a subscription or a publication
+    denied            a peer denies a subscription or a publication; or an endpoint leads to no peer, because of
+                      another bus, a plain publisher or a refused key
     loss              messages did not arrive
     ================= =======================================================================================
     """

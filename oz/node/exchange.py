@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-A request is registered under `lock`, then sent in a stream of the publisher. Its reply arrives as a direct message
-at the subscriber. Replies and events of sessions arise under the locks of the engines, so they are only
-appended to queues here. `turn`, on the attending side, passes them to the state machines of `oz.node.requests` and
-`oz.node.replies`, and notifies the callers without a lock.
+The caller registers a request under `lock`, and sends it in streams of the publisher. The subscriber receives the reply
+as a direct message. Replies and events of sessions occur while a lock of an engine is held. Therefore they are only
+appended to queues. The attending side (`oz.node.engine`) calls `turn`, which passes the entries of these queues to the
+state machines of `oz.node.requests` and `oz.node.replies`. While `turn` notifies a caller, it holds no lock.
 
-A thread acquires `lock` before the lock of the publisher or of the roster. The caller of a request waits itself. A
-thread ends its own request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
+A thread acquires `lock` before the lock of the publisher or of the roster. A thread that waits for a reply ends its
+request at the deadline. In an event loop, `turn` ends the requests.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks while a request waits for a responder, or a reply for a session."""
+"""Seconds between two checks while a request waits for a responder, or a reply waits for a session."""
 SLOW_INTERVAL = 1.0
 """Seconds between two checks for slow handlers. Therefore a handler is reported at most once a second."""
 REPLY_DELAY = 0.0005
-"""Seconds that the first reply of inline handlers waits for the replies of the next handlers."""
+"""Maximum seconds that a reply of an inline handler waits, so that the next replies are sent with it."""
 DECLARE_TIME = 0.5
 """Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
@@ -58,7 +58,7 @@ class Exchange:
 
     Attributes:
         finished: value that `Message.reply` returns: None, or an awaitable object.
-        schedule: function that is called with the deadline of each new request.
+        schedule: function that is called with the deadline of each new request. It makes a loop call `turn` then.
         is_urgent: whether requests or replies wait for the attending side to send them.
         inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
@@ -90,7 +90,7 @@ class Exchange:
             pool: workers that call the handlers.
             codec: codec for payloads, or None.
             shows_errors: whether an error reply has the class and the text of the exception.
-            greets: function that returns whether a link may bring subscriptions that are not known yet.
+            greets: function that returns whether a peer may still declare subscriptions that are not known yet.
             has_session: function that returns whether the node with an id has a session at this node.
             runners: function that returns the runners of all subscriptions.
             on_slow: function that is called with a slow handler's runner, the seconds that its oldest message has
@@ -121,7 +121,9 @@ class Exchange:
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
-        # Number of requests that ended in the last turn. The same number may begin in this turn.
+        # Time at which `turn` must end requests, or an earlier time.
+        self._expire_at = inf
+        # Number of requests that ended in the last turn. The program often sends the same number again.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
@@ -158,7 +160,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
-        find: Callable[[], Route | None] | None = None,
+        route: Route | None = None,
     ) -> Request:
         """Send a request.
 
@@ -166,18 +168,17 @@ class Exchange:
             message: message to send.
             notify: function that is called, in any thread, when a reply has arrived or the request has ended.
             timeout: seconds for all attempts together; None waits for ever.
-            retries: maximum number of times that the request goes to another responder, after the responder that had it
-                is lost.
+            retries: maximum number of times that the request is sent to another responder after its responder is lost.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
-            find: function that returns the route of the request; None for the route of its subject.
+            route: route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
-        now, content = self._clock(), Content(*message, find)
+        now, content = self._clock(), Content(*message, route)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
@@ -188,11 +189,11 @@ class Exchange:
         else:
             self._publisher.wake()
         if timeout is not None:
+            self._expire_at = min(self._expire_at, now + timeout)
             self.schedule(now + timeout)
         return request
 
     def _act(self, effects: Iterable[Effect]) -> None:
-        """Send the requests and notify the callers that the effects name."""
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
@@ -217,7 +218,7 @@ class Exchange:
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
             )
             if stream.session.has_ended:
-                # The session has ended. `turn` passes this event to the request.
+                # `turn` informs the request about the end of the session.
                 return
         except OzError as failure:
             error = failure
@@ -286,8 +287,8 @@ class Exchange:
         if reply_to is None:
             raise ReplyError(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # With a file of permissions, the engine denies such a message before. Without a file, only this check
-            # refuses it.
+            # With a file of permissions, the engine has denied the message already. Without a file, only this check
+            # refuses the message.
             raise ReplyError(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -300,7 +301,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded payload.
             extras: result of `check_extras`, or None.
-            is_alone: whether no other reply that could join the batch is expected soon.
+            is_alone: whether no further reply is expected soon. Then the reply does not wait for a batch.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -317,7 +318,7 @@ class Exchange:
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
-            # The session may be up by now, although the call of `direct` found none.
+            # The session may have come up after the call of `direct`.
             self._publisher.wake()
         elif not is_sent:
             self.lost_replies += 1
@@ -349,7 +350,7 @@ class Exchange:
         Args:
             message: message that the handler was called with.
             value: return value of the handler.
-            is_alone: whether no other reply that could join the batch is expected soon.
+            is_alone: whether no further reply is expected soon; see `send_reply`.
         """
         if message.reply_to is None:
             return
@@ -428,11 +429,13 @@ class Exchange:
             self._slow_at = now + SLOW_INTERVAL
             self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
-            self.expire()
+            # Another thread may have sent a request while this thread set the time.
+            self._expire_at = now
+        if now >= self._expire_at:
+            self._expire_at = self.expire() or inf
         self._act(answered)
 
     def _read_replies(self) -> list[Request]:
-        """Read the replies that have arrived; return the changed requests."""
         effects: list[Request] = []
         on_reply = self._requests.on_reply
         while self._arrived:
@@ -507,4 +510,5 @@ class Exchange:
 
     def next_deadline(self, now: float) -> float:
         """Return the time at which `turn` must run next; infinite if nothing waits."""
-        return now + GREETING_INTERVAL if self._requests.is_waiting or len(self._replies) else inf
+        is_waiting = self._requests.is_waiting or len(self._replies)
+        return min(self._expire_at, now + GREETING_INTERVAL if is_waiting else inf)

@@ -14,7 +14,7 @@ from oz.node.snapshot import HandlerTimes
 
 
 class Stopwatch:
-    """Handler of one lane, with its times.
+    """Stopwatch around the handler of one lane (`oz.node.lanes`).
 
     Attributes:
         call: function that is called with each message: the handler, or the method that measures its time.
@@ -29,7 +29,7 @@ class Stopwatch:
     __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "on_call", "seconds")
 
     def __init__(self, handler: Callable[[Any], Any]) -> None:
-        """Start without a clock: `call` is the handler."""
+        """Create the stopwatch. It measures nothing until `start` is called."""
         self._handler = self.call = handler
         self._clock: Callable[[], float] | None = None
         self.calls, self.seconds, self.longest = 0, 0.0, 0.0
@@ -80,7 +80,7 @@ class Stopwatch:
         self.calls += 1
         self.seconds += now - began
         self.longest = max(self.longest, now - began)
-        # `stop` may come from another thread.
+        # Another thread may call `stop` meanwhile.
         on_call = self.on_call
         if on_call is not None:
             on_call(message, now - began)

@@ -40,10 +40,10 @@ class Pool(Protocol):
     is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
-        """Schedule a lane: a worker handles its messages. The caller holds the lock."""
+        """Queue a lane, so that a worker handles its messages. The caller holds the lock."""
 
     def is_worker(self) -> bool:
-        """Return whether the caller is a handler."""
+        """Return whether the caller is a handler of the pool."""
 
     def finish(self, timeout: float | None) -> object:
         """Reject further work, and wait for running handlers.
@@ -53,7 +53,7 @@ class Pool(Protocol):
         """
 
     def disown(self) -> None:
-        """Forget the workers, in the child of a fork: they belong to the parent."""
+        """Forget the workers. The child of a fork calls this, because the workers exist only in the parent."""
 
 
 class Runner:
@@ -62,7 +62,7 @@ class Runner:
     Attributes:
         handler: function of the program.
         lanes: queues with the messages that wait for the handler.
-        owner: `Exchange` of the node, which sends replies and counts.
+        owner: `Exchange` of the node, which sends replies and counts errors.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Runner:
 
         Args:
             pool: workers that call the handler.
-            owner: `Exchange` of the node, which sends replies and counts.
+            owner: `Exchange` of the node, which sends replies and counts errors.
             handler: function of the program; in a loop it may return an awaitable.
             concurrency: number of messages that are handled at the same time.
             max_pending: maximum number of messages that wait.
@@ -99,7 +99,7 @@ class Runner:
             lane.watch = Stopwatch(handler)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Call the handler with messages."""
+        """Queue messages for the handler."""
         pool, lanes = self._pool, self.lanes
         with pool.lock:
             dropped = lanes.dropped
@@ -110,11 +110,11 @@ class Runner:
             self.owner.overflowed += dropped
             removed, self.lanes.removed = self.lanes.removed, []
             for message in removed:
-                # With `ack="handled"`, the link acknowledges later messages only after this one.
+                # With `ack="handled"`, the link does not acknowledge later messages before this message.
                 message.ack()
 
     def __call__(self, message: Message) -> None:
-        """Call the handler with one message."""
+        """Queue one message for the handler."""
         self.put((message,))
 
     def clear(self) -> list[Message]:
@@ -125,7 +125,7 @@ class Runner:
         return removed
 
     def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
-        """Send a reply and an acknowledgement after a call of the handler.
+        """Send the reply and the acknowledgement after the handler has returned.
 
         Args:
             message: message that the handler was called with.
@@ -156,7 +156,7 @@ class InlineRunner:
         """Create the runner.
 
         Args:
-            owner: `Exchange` of the node, which sends replies and counts.
+            owner: `Exchange` of the node, which sends replies and counts errors.
             handler: plain function. It must not wait.
         """
         self._owner, self.handler = owner, handler
@@ -184,7 +184,7 @@ def finish_at_once(wanted: Awaitable[Any]) -> Any:
     steps = wanted.__await__()
     try:
         for _ in range(_TURNS):
-            # An awaitable that only gives other tasks of the loop a turn yields None.
+            # `asyncio.sleep(0)` yields None, so that other tasks of the loop run.
             if next(steps) is not None:
                 break
     except StopIteration as end:

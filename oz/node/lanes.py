@@ -7,17 +7,18 @@ a time handles the messages of a lane. A lane is *scheduled* from its first mess
 empty.
 
 `put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
-atomic. When it finds the lane empty, it takes the lock and checks again, because `put` may have added a message.
-With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock too.
+atomic. When the worker finds the lane empty, it acquires the lock and checks again, because `put` may have added a
+message. With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock.
 
-The queue has a limit for the number of messages, and a limit for their bytes:
+The lanes of a subscription share a limit for the number of messages, and a limit for their bytes. The policy `overflow`
+applies when the lanes are full:
 
 =========================== ==========================================================================
-overflow                    when the queue is full
+overflow                    when the lanes are full
 =========================== ==========================================================================
 None, "drop_newest"         the new message is dropped
-"drop_oldest"               the oldest messages of its lane are dropped; if its lane is empty, those of the longest lane
-"conflate"                  the new message replaces the newest message of its subject; without one, as "drop_oldest"
+"drop_oldest"               the oldest messages of the same lane are dropped, or of the longest lane if this is empty
+"conflate"                  the new message replaces the newest message of its subject; if none waits: "drop_oldest"
 =========================== ==========================================================================
 
 The count of bytes is an upper bound, because workers do not subtract. The exact sum is computed when the bound exceeds
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
 OVERHEAD = 128
 """Estimated size in bytes of a message in addition to its payload."""
 SLOW_AFTER = 1.0
-"""Seconds. A handler counts as slow if a message has waited for it for this time."""
+"""A handler counts as slow when a message has waited for this number of seconds."""
 
 
 class Lane:
     """Messages that are handled one after another.
 
     Attributes:
-        items: messages that wait, or cells with one message each if messages can be replaced.
+        items: messages that wait. In a `ConflatedLane`, each message is in a list of length 1, and can be replaced.
         take: function that removes and returns the oldest message. It raises IndexError if the lane is empty.
         is_scheduled: whether a worker handles the messages, or will handle them.
         watch: stopwatch that calls the handler.
@@ -86,7 +87,7 @@ class ConflatedLane(Lane):
         self._newest[message.subject] = cell
 
     def replace(self, message: Any) -> Any | None:
-        """Replace the newest message of a subject and return it; None if no message of the subject waits."""
+        """Replace the waiting message of the same subject; return the replaced message, or None if none waits."""
         cell = self._newest.get(message.subject)
         if cell is None:
             return None
@@ -241,7 +242,7 @@ class Lanes:
                     self.removed.append(lane.take())
 
     def slowness(self, now_ns: int) -> tuple[float, int] | None:
-        """Return how late the handler is; None if it is not slow.
+        """Return the delay of a slow handler; None if the handler is not slow.
 
         A handler is slow if a message has waited for `SLOW_AFTER` seconds, or if messages were dropped since the last
         call.
@@ -259,7 +260,7 @@ class Lanes:
 
 
 def _size(message: Any) -> int:
-    # A tuple with a codec has the encoded payload as its last element; see `oz.subscriber.message`.
+    # With a codec, the last element of the tuple is the encoded payload; see `oz.subscriber.message`.
     body = message[6] if len(message) > 5 else message[1]
     if body is None:
         body = message[1]

@@ -1,4 +1,4 @@
-"""Calls of a node that send requests, for asyncio."""
+"""Methods of a node that send requests, for asyncio."""
 
 from __future__ import annotations
 
@@ -10,42 +10,6 @@ from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
 from oz.publisher.loop import LoopAttendance
-
-
-class LoopTimes:
-    """Timer of a loop that ends requests.
-
-    It has no reference to the node. Therefore a node to which the program has no reference can be garbage-collected.
-    """
-
-    def __init__(self, node: Engine) -> None:
-        """Set the timer with which the node ends its requests.
-
-        Args:
-            node: engine of the node.
-        """
-        self._node = node
-        self._timer: asyncio.TimerHandle | None = None
-        node.exchange.schedule = self._schedule
-        node.publisher.defers = True
-
-    def _schedule(self, deadline: float) -> None:
-        """End requests at a deadline. One timer serves all requests."""
-        timer = self._timer
-        loop = asyncio.get_running_loop()
-        # The clock of the engine and the clock of the loop may differ.
-        at = loop.time() + max(deadline - self._node.clock(), 0.0)
-        if timer is not None:
-            if timer.when() <= at:
-                return
-            timer.cancel()
-        self._timer = loop.call_at(at, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        deadline = self._node.exchange.expire()
-        if deadline is not None:
-            self._schedule(deadline)
 
 
 class AsyncReplies(ManyReplies):
@@ -63,7 +27,6 @@ class AsyncReplies(ManyReplies):
         self._attendance = attendance
 
     def __aiter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     async def __anext__(self) -> Message:
@@ -112,7 +75,7 @@ class LoopRequesting:
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         check_request(timeout, retries)
-        self._attendance.check_loop()
+        self._attendance.start()
         node = self._node
         exchange = node.exchange
         message = node.publisher.prepare(subject, payload, headers, key, action="request")
@@ -146,7 +109,7 @@ class LoopRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds after which the iterator ends; None waits for `limit` replies.
-            limit: maximum number of replies. The iterator ends after them.
+            limit: number of replies after which the iterator ends; None for no limit.
             headers: names and values that travel with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
 

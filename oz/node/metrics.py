@@ -1,8 +1,8 @@
-"""Snapshots as metrics of Prometheus, and their text format.
+"""Metrics for Prometheus, made from snapshots, and their text format.
 
 The name of a metric ends with its unit, and the name of a counter ends with `_total`. Labels name the bus, the node, a
-peer, a queue group or a reason. No label has a subject or a pattern, because each value of a label is a time series of
-its own.
+peer, a queue group or a reason. No label has a subject or a pattern, because Prometheus stores a time series for each
+value of a label.
 
 Source of the format: "Exposition formats" of Prometheus, text format 0.0.4.
 """
@@ -22,13 +22,13 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Family(NamedTuple):
-    """Time series of one name.
+    """Metric, with one time series for each combination of labels.
 
     Attributes:
         name: name of the metric.
         kind: type of the metric, `COUNTER` or `GAUGE`.
         help: one sentence that explains the metric.
-        samples: value for each combination of labels.
+        samples: values by combination of labels.
     """
 
     name: str
@@ -44,7 +44,7 @@ _OF_COUNTERS = {
     "refused": ("oz_messages_refused_total", "Messages that publish refused with WouldBlock."),
     "given_up": (
         "oz_messages_given_up_total",
-        "Messages that were lost with links that ended, for each link.",
+        "Messages that were lost because a link ended, counted for each link.",
     ),
     "redelivered": ("oz_messages_redelivered_total", "Messages that moved to another member of their group."),
     "received": ("oz_messages_received_total", "Messages that arrived, without repeats."),
@@ -55,7 +55,7 @@ _OF_COUNTERS = {
     "overflowed": ("oz_messages_overflowed_total", "Messages that full queues of subscriptions dropped."),
     "denied": ("oz_denied_total", "Subscriptions and messages that permissions refused."),
     "rejected": ("oz_frames_rejected_total", "Frames of subscribers that the protocol does not allow."),
-    "failed": ("oz_handler_failures_total", "Calls of handlers that raised."),
+    "failed": ("oz_handler_failures_total", "Calls of handlers that raised an exception."),
     "late_replies": ("oz_replies_late_total", "Replies whose request had ended."),
     "lost_replies": ("oz_replies_lost_total", "Replies that could not be sent."),
 }
@@ -120,7 +120,7 @@ def _add_node(found: _Families, snapshot: Snapshot) -> None:
     _add_subscriptions(found, snapshot.subscriptions, node)
     for link in snapshot.links:
         labels = (*node, ("peer", link.peer), ("peer_id", link.member[:8]))
-        # A member has two sessions while the older one waits for its return.
+        # A member has two sessions while its older session waits for a reconnect.
         for name, text, value, combine in (
             ("oz_link_up", "Whether a link of a subscriber has a connection.", link.state == "up", max),
             (
@@ -129,8 +129,18 @@ def _add_node(found: _Families, snapshot: Snapshot) -> None:
                 link.pending,
                 operator.add,
             ),
-            ("oz_link_pending_bytes", "Bytes of these messages.", link.pending_bytes, operator.add),
-            ("oz_link_oldest_seconds", "Age of the oldest of these messages.", link.oldest or 0.0, max),
+            (
+                "oz_link_pending_bytes",
+                "Bytes of the messages that a subscriber has not received.",
+                link.pending_bytes,
+                operator.add,
+            ),
+            (
+                "oz_link_oldest_seconds",
+                "Age of the oldest message that a subscriber has not received.",
+                link.oldest or 0.0,
+                max,
+            ),
         ):
             found.add(GAUGE, name, text, value, labels, combine)
         found.add(COUNTER, "oz_link_dropped_total", "Messages dropped for a subscriber.",
@@ -164,8 +174,8 @@ def _add_subscriptions(found: _Families, subscriptions: Sequence[SubscriptionSta
     running = max(time.running or 0.0 for time in times)
     for kind, name, text, value in (
         (COUNTER, "calls_total", "Calls of handlers that were measured.", sum(time.calls for time in times)),
-        (COUNTER, "seconds_total", "Seconds of these calls.", sum(time.seconds for time in times)),
-        (GAUGE, "longest_seconds", "Seconds of the longest of them.", max(time.longest for time in times)),
+        (COUNTER, "seconds_total", "Seconds of all measured calls.", sum(time.seconds for time in times)),
+        (GAUGE, "longest_seconds", "Seconds of the longest call.", max(time.longest for time in times)),
         (GAUGE, "running_seconds", "Seconds of the oldest call that has not ended.", running),
     ):
         found.add(kind, f"oz_handler_{name}", text, value, node)

@@ -15,14 +15,14 @@ _MAX_PENDING = 10_000
 
 
 def take_sample(node: Node, timeout: float) -> Sample:
-    """Return the statistics of all peers of a node, and names or endpoints of the nodes that did not answer.
+    """Return the statistics of all peers of a node, and the nodes that did not answer.
 
     Args:
         node: node on the bus that takes the sample.
         timeout: seconds to wait for the peers.
 
     Raises:
-        PermissionDenied: at least one peer denies its statistics, and no peer has answered.
+        PermissionDenied: no peer has answered, and at least one peer denies its statistics.
         ClosedError: the node is closed.
     """
     now = time.monotonic()
@@ -37,7 +37,7 @@ def take_sample(node: Node, timeout: float) -> Sample:
 
 
 def observe(node: Node, patterns: Sequence[PatternLike], handler: Callable[[Any], object]) -> Subscription:
-    """Subscribe without slowing publishers: they do not wait, and messages are dropped when the queue is full.
+    """Subscribe without slowing publishers. Messages are dropped when the queue is full.
 
     Args:
         node: node on the bus that subscribes.

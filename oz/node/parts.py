@@ -1,4 +1,7 @@
-"""Publisher and subscriber of a node: the engines of `oz.publisher` and `oz.subscriber` with the rules of nodes."""
+"""Publisher and subscriber of a node: subclasses of the engines of `oz.publisher` and `oz.subscriber`.
+
+`oz.node.engine` explains the attending side, and `oz.node.roster` explains cards.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class NodePublisher(PublisherEngine):
         return self.describe_peers(has_cause)
 
     def _check_right(self, action: Action, subject: bytes) -> None:
-        # This check skips replies. The requester checks them, because `allow_responses` counts them.
+        # Replies are not checked here. The requester checks them, because it counts the replies for `allow_responses`.
         if not subject.startswith(RAW_INBOX):
             super()._check_right(action, subject)
 
@@ -75,7 +78,7 @@ class NodePublisher(PublisherEngine):
         return super().offer(message)
 
     def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. A call of `attend` without effect takes several times as long."""
+        """Return whether `attend` has nothing to do. This check is several times faster than a call of `attend`."""
         with self.lock:
             listener, sessions = self._listener, self._sessions
             if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
@@ -125,7 +128,7 @@ class NodePublisher(PublisherEngine):
 
 
 class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node, which only the attending side reads.
+    """Subscriber of a node. Only the attending side reads its sockets.
 
     Attributes:
         on_denied: function that is called under the lock when a peer refuses a connection or a subscription. Its
@@ -133,8 +136,8 @@ class NodeSubscriber(SubscriberEngine):
         on_dropped: function that is called under the lock when permissions deny a message. Its arguments are the id and
             the key of the peer, and the subject and the `reply_to` of the message.
         describe_silence: function that returns why a subscription may receive nothing.
-        describe_socket: function that returns a name for the node at an endpoint. It is used while the card of the node
-            is not known, and may return the endpoint.
+        describe_socket: function that returns a name for the node at an endpoint, or the endpoint. It is called if no
+            node has sent its card from the endpoint yet.
     """
 
     __slots__ = ("_checks", "_reported", "describe_silence", "describe_socket", "on_denied", "on_dropped")
@@ -147,7 +150,6 @@ class NodeSubscriber(SubscriberEngine):
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
-        """Create the engine; see `oz.subscriber.engine.Engine`."""
         self._arrived: deque[Queue] = deque()
         self._checks: dict[Place, DialCheck] = {}
         self._reported: frozenset[tuple[Place, int]] = frozenset()
@@ -163,7 +165,7 @@ class NodeSubscriber(SubscriberEngine):
             raise ClosedError(CLOSED_TEXT)
 
     def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
-        """Return the cause of a timeout, if the program can correct it. A check with `timeout=0` must be cheap."""
+        """Return the cause of a timeout. It is empty for `timeout=0`, because such a check must be fast."""
         return self.describe_silence(inbox) if timeout else ""
 
     def _drop_denied(self, place: Place, link: Link, effect: Messages, sequences: Iterable[int]) -> None:
@@ -178,13 +180,13 @@ class NodeSubscriber(SubscriberEngine):
             self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
 
     def _unwatch(self) -> None:
-        """Keep the monitor, which reports the end of connections."""
+        """Keep the monitor, because it reports the end of connections."""
 
     def _on_connection(self, place: Place, event: int, where: str) -> None:
-        """Report the link of a process that has ended as refused.
+        """Report a link as refused if the process at its other end has ended.
 
-        libzmq reports `EVENT_CONNECT_RETRIED` when a connection has ended. It reports it again after each failed
-        attempt to reconnect; these attempts follow after 100 ms, 200 ms and so on.
+        libzmq reports `EVENT_CONNECT_RETRIED` when a connection has ended, and again after each failed attempt to
+        reconnect. It attempts to reconnect after 100 ms, 200 ms and so on.
         """
         place.is_connected = event == zmq.EVENT_CONNECTED
         check = self._checks.pop(place, None)
@@ -216,7 +218,7 @@ class NodeSubscriber(SubscriberEngine):
         return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
 
     def unanswered(self) -> list[str]:
-        """Return the endpoints of links whose connection a process accepts without answering."""
+        """Return the endpoints at which a process accepts connections, but does not answer."""
         with self.lock:
             return [
                 place.endpoint
@@ -225,7 +227,7 @@ class NodeSubscriber(SubscriberEngine):
             ]
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Try the likeliest key of an endpoint first, because the attending side does not wait for handshakes."""
+        """Choose the likeliest key for an endpoint, because the attending side does not wait for handshakes."""
         with self.lock:
             if self.keys is not None and endpoint not in self.places:
                 self.keys.expect(endpoint)
@@ -239,7 +241,7 @@ class NodeSubscriber(SubscriberEngine):
         self._report_denials()
 
     def _report_denials(self) -> None:
-        """Report refusals as events. `receive` also raises the first refusal of its subscription."""
+        """Report refusals as events, and keep the first refusal of each subscription for `receive`."""
         kept: dict[Inbox, tuple[tuple[Place, int], PermissionDenied]] = {}
         for key, (inbox, error) in self.denials.items():
             if key not in self._reported:
@@ -260,12 +262,11 @@ class NodeSubscriber(SubscriberEngine):
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
-        # A call of `receive` does not call `attend`.
+        # `receive` of a node does not call `attend`, and therefore needs no time for the next call.
         self.attend_at = inf
         return has_more
 
     def _call_back(self) -> None:
-        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
         super()._call_back()
         if self._arrived:
             queues = dict.fromkeys(self._arrived)
@@ -288,8 +289,8 @@ class NodeSubscriber(SubscriberEngine):
     def add_runner(self, inbox: Inbox) -> None:
         """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
 
-        The queue of the subscription holds only the messages of one `attend` and has no limit: the lanes have the
-            limits.
+        The queue of the subscription holds messages only during one call of `attend`. It has no limit, because the
+        lanes have limits.
         """
         queue = inbox.queue
         assert queue is not None

@@ -1,7 +1,8 @@
-"""Proofs of ids: the key to which a node, publisher or inbox belongs.
+"""Checks that the id of a node, a publisher or an inbox belongs to a key.
 
-With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three
-checks compare an id with a key: at the listener for a HELLO, at the dialling side for a WELCOME, and for each request.
+With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). The listening node
+checks the id in a HELLO, the dialling node checks the id in a WELCOME, and a responder checks the inbox of each
+request. `oz.node.roster` explains cards.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def decode_card(card: bytes) -> Card | None:
-    """Return a card; None for an empty or malformed one.
+    """Return a card; None if the encoded card is empty or malformed.
 
-    A node decodes each card about eight times while the peer joins.
+    Results are cached, because a node decodes each card about eight times while the peer joins.
     """
     try:
         return links.decode_card(card) if card else None
@@ -56,7 +57,7 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
 
 
 def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
-    """Return the card in the WELCOME of a link; None without a card, or if its id belongs to another publisher or key.
+    """Return the card in the WELCOME of a link; None if it is missing, or its id belongs to another publisher or key.
 
     Args:
         link: link that has received a WELCOME.
@@ -74,7 +75,7 @@ def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card
 
 
 class NodeRules:
-    """Rules for peers with keys that apply also without a file of permissions; see `PublisherRules`."""
+    """Rules for peers with keys. The rules apply even without a file of permissions; see `PublisherRules`."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:

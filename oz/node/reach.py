@@ -1,7 +1,7 @@
 """Rules that decide which announced endpoints a node may dial.
 
-A node dials the endpoints of introductions and cards, although its user has not named them. The rules keep a stranger
-from directing the dials of a node to multicast groups, to sockets of other programs, or to the node itself.
+A node dials the endpoints of introductions and cards, although its user has not named them. Without the rules, a
+stranger could make a node dial multicast groups, sockets of other programs, or the node itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from oz.wire.links import MAX_CARD_TEXT
 
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
-# Resolvers read 0, 127.1 and 0x7f.1 as addresses. No host name ends with such a label.
+# Resolvers read 0, 127.1 and 0x7f.1 as addresses. The last label of a host name is never a number.
 _NUMBER = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
 _LOCAL_NAMES = ("localhost", "ip6-localhost")
@@ -26,8 +26,8 @@ def may_dial(endpoint: str, local_prefix: str | None) -> bool:
     """Return whether this node may dial an endpoint that a peer has announced.
 
     Args:
-        endpoint: `ipc://` with a path, or `tcp://` with a port and a host name or the address of one host.
-        local_prefix: text with which the endpoints in the directory of this node begin; None refuses each `ipc://`.
+        endpoint: endpoint such as `ipc:///PATH` or `tcp://HOST:PORT`, where HOST is a name or an address.
+        local_prefix: common start of the endpoints in the directory of this node; None refuses every `ipc://` endpoint.
     """
     if len(endpoint) > MAX_CARD_TEXT:
         return False
@@ -56,7 +56,6 @@ def is_local(endpoint: str) -> bool:
 
 
 def _address_of(host: str) -> Address | None:
-    """Return the host of an endpoint as an address; None for a host name."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Readiness of a node: conditions of `wait_ready`, and the reasons in texts of `Timeout`."""
+"""Conditions of `wait_ready`, and the reasons that the text of a `Timeout` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. When it is acknowledged, earlier declarations of the peer have arrived."""
+"""Subject of an empty direct message. Its acknowledgement arrives after earlier subscriptions of the peer."""
 CHECK_INTERVAL = 0.1
 """Seconds between two checks of `wait_ready` if no event occurs, because an endpoint may never answer."""
 _BOTH_WAYS = (
@@ -34,7 +34,6 @@ class Readiness:
     """Readiness of one node."""
 
     def __init__(self, node: Engine) -> None:
-        """Create the object for a node."""
         self._node = node
 
     def ready(
@@ -51,7 +50,7 @@ class Readiness:
         end = None if timeout is None else self._node.clock() + timeout
         probes: dict[bytes, tuple[Session, int]] = {}
         has_waited = False
-        # The publisher changes the state too, by acknowledgements and subscriptions of peers.
+        # Acknowledgements and subscriptions of peers, which the publisher receives, change the conditions too.
         self._node.waiters[news := partial(notify_all, self._node.news)] = None
         try:
             while True:
@@ -80,7 +79,6 @@ class Readiness:
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
     ) -> list[str]:
-        """Return one text for each condition that `ready` still waits for."""
         missing = []
         refusing = self._refusing()
         with self._node.lock:
@@ -112,7 +110,7 @@ class Readiness:
             )
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
-        # Without any peer, a node that other nodes cannot dial is not ready.
+        # If no peer is up, a node that other nodes cannot dial is not ready.
         one_way = [*unreached, *undialled][:_NAMED]
         if one_way and (missing or (undialled and not up)):
             missing += [*one_way, _BOTH_WAYS]
@@ -149,7 +147,7 @@ class Readiness:
         """Return a text with the peers that are up, and the ways for a missing peer to join.
 
         Args:
-            has_cause: whether the text already names a cause, and therefore lists no ways to join.
+            has_cause: whether the caller names a cause itself. Then the text does not list the ways to join.
         """
         with self._node.lock:
             hint = "" if has_cause else self._hint()
@@ -177,9 +175,9 @@ class Readiness:
         return f"; {'; '.join(dict.fromkeys(found))}"
 
     def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
-        """Return texts about the parts of `connect=` that are not ready. The caller has the lock.
+        """Return texts about silent endpoints of `connect=`, and about name servers that have not introduced nodes.
 
-        These are endpoints that have not answered, and name servers that have not introduced other nodes.
+        The caller has the lock.
 
         Args:
             refusing: reasons by endpoint, for endpoints without a connection because of a key.
@@ -200,7 +198,7 @@ class Readiness:
         return missing
 
     def _refusals(self) -> list[str]:
-        """Return texts with the reason why connections were refused because of a key, or may have been refused."""
+        """Return texts about connections that were refused, or may have been refused, because of a key."""
         if self._node.subscriber.keys is None:
             is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
             return [KEYS_HINT] if is_silent else []
@@ -216,7 +214,6 @@ class Readiness:
         return found[:_NAMED] + more
 
     def _refusing(self) -> dict[str, str]:
-        """Return the endpoints that have no connection because of a key, each with the reason."""
         with self._node.subscriber.lock:
             return {
                 place.endpoint: place.key_refusal
@@ -235,14 +232,14 @@ class Readiness:
         )
 
     def describe_sources(self) -> str:
-        """Return a text that names the place where this node finds its first peers."""
+        """Return a text that names the endpoints or the directory with which this node finds its first peers."""
         seeds = self._node.configuration.connect
         return (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
 
     def key_hints(self) -> list[str]:
-        """Return texts with the reason why peers with or without keys may be missing. Refused keys are logged."""
+        """Return texts about peers that may be missing because of keys. Refused keys are in the log instead."""
         with self._node.lock:
             hints = [self._separation()]
             if self._node.subscriber.keys is None:
@@ -250,10 +247,7 @@ class Readiness:
         return [hint for hint in hints if hint]
 
     def _separation(self) -> str:
-        """Return a text if nodes with keys and nodes without keys cannot find each other; else "".
-
-        The text is about this node and other nodes of this bus on this host.
-        """
+        """Return a text if keys separate this node from other nodes of this bus on this host; else ""."""
         directory = self._node.directory
         count = 0 if directory is None else directory.count_separate()
         if not count:
@@ -268,7 +262,7 @@ class Readiness:
         )
 
     def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
-        """Return why this node or a peer may not know all subscriptions of the other; None if both know them."""
+        """Return why this node and a peer may not know each other's subscriptions yet; None if they do."""
         with self._node.subscriber.lock:
             if not any(link.is_answered for link in self._links_to(node)):
                 return "has not answered the subscriptions of this node"
@@ -283,7 +277,7 @@ class Readiness:
                 self._node.publisher.flush()
                 probe = probes[node] = session, session.following
             if session.acked < probe[1] or session.declarations or session.work:
-                return "has not told its subscriptions yet"
+                return "has not sent its subscriptions yet"
         return None
 
     def _links_to(self, node: bytes) -> list[Link]:

@@ -28,9 +28,9 @@ MAX_BYTES = 8 << 20
 ERROR = "error"
 """Key in the extras of an error reply. Its value describes the error."""
 MAX_KIND = 200
-"""Maximum characters that are sent of a class name."""
+"""Maximum length of a class name in an error reply, in characters."""
 MAX_TEXT = 1_000
-"""Maximum characters that are sent of the text of an exception."""
+"""Maximum length of the text of an exception in an error reply, in characters."""
 
 
 class Reply(NamedTuple):
@@ -51,7 +51,7 @@ class WaitingReplies:
     """Replies that wait for the session of their requester, in order.
 
     Attributes:
-        given_up: number of replies that were refused, or whose requester got no session in time.
+        given_up: number of replies that were refused or whose timeout has passed.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,6 @@ class WaitingReplies:
         self.given_up = 0
 
     def __len__(self) -> int:
-        """Return the number of replies that wait."""
         return len(self._waiting)
 
     def add(self, node: bytes, reply: Reply, now: float) -> bool:

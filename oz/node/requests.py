@@ -2,21 +2,23 @@
 
 Theory of operation
 -------------------
-A request is an ordinary message in streams of peers: each plain stream that matches, and one member of each group.
-Its `reply_to` names this node and the request: `_INBOX.<node id in hex>.<number>`. The sessions deliver the message
-also after a reconnect. Therefore a request is sent only once to each *holder*, a peer's stream that has the request.
-Replies are direct messages with this subject. They count only if they come from a holder. Therefore a peer cannot
-answer a request that it did not receive. The members of a group with redelivery may pass a request on: then each peer
-may answer it.
+A request is an ordinary message. `Responders` picks the streams in which it is sent: each plain stream that matches,
+and one member of each group (see `oz.node.responders`). The `reply_to` of the request names this node and the request:
+`_INBOX.<node id in hex>.<number>`. A session delivers a message even after a reconnect. Therefore a request is sent
+only once in each stream. A stream that has the request is a *holder*.
 
-The first reply ends a request. An error reply ends the request only when no other stream has it, because observing
-programs and forwarders receive the request too. One peer may receive it in several streams. If the member of a group is
-lost, the request is lost: plain subscriptions beside a group count as observers.
+A reply is a direct message whose subject is the `reply_to`. A reply counts only if the peer that sent it is a holder,
+so that a peer cannot answer a request that it did not receive. A group with redelivery may move a request to another
+member. Therefore any peer may answer a request in this group.
 
-Each request ends exactly once, by its last reply, by an error, or (with `is_many`) at its deadline without an error.
+The first reply ends a request. An error reply ends the request only if no other stream has the request, because
+observing programs and forwarders receive requests too. One peer may receive a request in several streams. If the
+member of a group is lost, its request is lost too, because plain subscriptions beside a group only observe.
 
-`Responders` picks the streams. A subject without a responder fails at once, unless a link is greeting, which means that
-it may still bring a subscription. Then the request waits until `changed` is called.
+Each request ends exactly once: by its last reply, by an error, or (with `is_many`) at its deadline without an error.
+
+A request without a responder fails at once, except while a link is *greeting*, which means that its peer may still
+declare subscriptions. Then the request waits until `changed` is called.
 
 States and events. "–" means no effect.
 
@@ -27,17 +29,17 @@ changed, a responder    HELD                            –
 changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
-denied by a holder      –                               other streams: –; many with a reply: ends; else ends with it
-error reply of a holder –                               many: as a reply; other streams: –; else ends with it
+denied by a holder      –                               other holders: –; many with a reply: ends; else ends: error
+error reply of a holder –                               many: as a reply; other holders: –; else ends: error
 other reply             –  (late)                       –  (late)
-session of a holder     –                               other holders, and no member of a group was lost: –;
-ends                                                    retries: HELD by others too; replies arrived: ends;
+session of a holder     –                               other holders, and (many, or no group lost a member): –;
+ends                                                    replies have arrived: ends; retries: HELD by others;
                                                         else ends: PeerLost
 deadline                ends: Timeout                   many: ends; else ends: Timeout
 cancel                  removed                         removed
 ======================= =============================== ===================================================
 
-A peer that is lost may have run the request. Therefore a request with retries may run more than once. Retries do not
+A lost peer may have handled the request. Therefore a request with retries may be handled more than once. Retries do not
 move the deadline.
 """
 
@@ -69,8 +71,8 @@ class Content(NamedTuple):
         payload: encoded payload.
         extras: map that is sent with the payload, or None.
         key: key by which sticky groups pick a member; None to use the subject.
-        find: function that returns the route; None for the route of the subject. A request with this function does not
-            wait for a responder.
+        route: route of the request; None for the route of the subject. If a route is given, the request does not wait
+            for a responder.
     """
 
     subject: str
@@ -78,11 +80,11 @@ class Content(NamedTuple):
     payload: bytes = b""
     extras: dict[str, Any] | None = None
     key: bytes | None = None
-    find: Callable[[], Any] | None = None
+    route: Any = None
 
 
 class Request:
-    """One request. As an effect, the object means that the request has a reply or has ended.
+    """One request. In a list of effects, it means that the request has a new reply or has ended.
 
     Attributes:
         reply_to: subject of the replies.
@@ -96,7 +98,7 @@ class Request:
         has_ended: whether no further reply can come.
         notify: function that the engine calls after a change.
         asked_at: time in seconds at which the request was last sent.
-        has_denied: whether a reply to the request was refused.
+        has_denied: whether permissions have denied a reply to the request.
     """
 
     __slots__ = (
@@ -159,11 +161,11 @@ Effect = Send | Request
 
 
 class Responders(Protocol):
-    """Subscriptions of the peers. A stream has the attributes of `oz.publisher.session.Stream`."""
+    """Choice of the streams that receive a request. A stream has the attributes of `oz.publisher.session.Stream`."""
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a link may bring subscriptions that are not known yet."""
+        """Whether a peer may still declare subscriptions that are not known yet."""
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Any]:
         """Return the streams that receive a request: all matching plain streams, and one stream of each group.
@@ -193,7 +195,7 @@ class Requests:
 
         Args:
             node: id of this node.
-            responders: subscriptions of the peers.
+            responders: object that chooses the streams which receive a request.
             max_requests: maximum number of open requests.
         """
         self._responders, self._max_requests = responders, max_requests
@@ -205,7 +207,6 @@ class Requests:
         self.late = 0
 
     def __len__(self) -> int:
-        """Return the number of requests that have not ended."""
         return len(self._open)
 
     def request(
@@ -224,10 +225,10 @@ class Requests:
             content: content of the request.
             now: time in seconds.
             timeout: seconds for all attempts together; None waits for ever.
-            retries: maximum number of times that the request is sent to other responders. This happens after the loss
-                of a group member, or of all holders.
-            limit: number of replies after which the request ends, with `is_many`.
-            is_many: whether the request ends after `limit` replies or `timeout` seconds, and not by its first reply.
+            retries: maximum number of times that the request is sent to other responders, after a group member or all
+                holders were lost.
+            limit: number of replies after which a request with `is_many` ends.
+            is_many: whether the request ends after `limit` replies or `timeout` seconds, instead of after one reply.
 
         Returns:
             The request, and the effects for the engine.
@@ -253,7 +254,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
-        """Send a request to the responders that do not hold it; return no effects if there are none."""
+        """Send a request in the chosen streams that do not have it yet. The result is empty if no stream is left."""
         request.asked_at = now
         held = request.holders
         found = [
@@ -263,7 +264,7 @@ class Requests:
         return [Send(stream, request) for stream in found]
 
     def _may_wait(self, request: Request) -> bool:
-        return request.content.find is None and self._responders.is_greeting
+        return request.content.route is None and self._responders.is_greeting
 
     @staticmethod
     def _no_responders(request: Request) -> NoResponders:
@@ -277,7 +278,8 @@ class Requests:
         del self._open[request.reply_to]
         if self._waiting:
             self._waiting.pop(request.reply_to, None)
-        # A heap has no removal. Therefore a new heap is made when most entries belong to ended requests.
+        # An entry in the middle of a heap cannot be removed. Therefore a new heap is made when most entries belong to
+        # ended requests.
         if len(self._deadlines) > 64 + 2 * len(self._open):
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in self._open)
         return request
@@ -304,7 +306,7 @@ class Requests:
         Args:
             request: request to send.
             now: time in seconds.
-            loss: error that ends the request without a responder; None if the request may wait for one.
+            loss: error with which the request ends if it has no responder; None if it may wait for a responder.
         """
         try:
             sent = self._send(request, now)
@@ -319,10 +321,10 @@ class Requests:
         return [self._end(request, loss or self._no_responders(request))]
 
     def on_reply(self, node: bytes, subject: str, message: Any) -> list[Request]:
-        """Read a reply.
+        """Add a reply to its request; return the request if it has a new reply or has ended.
 
         Args:
-            node: id of the peer that sent it.
+            node: id of the peer that sent the reply.
             subject: subject of the reply.
             message: the reply.
         """
@@ -362,7 +364,7 @@ class Requests:
         return effects
 
     def fail(self, request: Request, error: OzError) -> list[Effect]:
-        """End a request that its stream did not accept, unless it has ended or another stream holds it."""
+        """End a request because a stream did not accept it. Without effect if another stream has the request."""
         if request.has_ended or len(request.holders) > 1:
             return []
         return [self._end(request, error)]
@@ -384,7 +386,7 @@ class Requests:
             request = self._open.get(reply_to)
             if request is not None:
                 effects.append(self._end(request, self._timeout(request)))
-        # Requests that waited for a greeting link may end now, because the greeting time of the link may have passed.
+        # The greeting time of a link may have passed. Then the requests that waited for this link end now.
         return effects + self.changed(now) if self._waiting else effects
 
     def _timeout(self, request: Request) -> OzError | None:

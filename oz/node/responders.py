@@ -1,9 +1,11 @@
-"""Streams that receive a request: matching subscriptions of the peers.
+"""Choice of the streams that receive a request.
 
-A request goes to each plain subscription that matches, and to one member of each group, as a published message does. So
-an observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
-`oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
-without an error.
+Subscriptions of one peer with the same options share a stream (`oz.publisher.session.Stream`). A stream without a queue
+group is a *plain* stream.
+
+A request goes to each plain stream that matches the subject, and to one member of each group, as a published message
+does. Therefore a program that only observes receives requests too. `oz.publisher.groups.Group` picks the member of a
+group. A stream whose backlog is full receives no request, because the request would be dropped without an error.
 """
 
 from __future__ import annotations
@@ -22,12 +24,7 @@ if TYPE_CHECKING:
 
 
 class StreamResponders:
-    """Choice of streams for requests, as `oz.node.requests.Responders` describes it.
-
-    Attributes:
-        greets: function that returns whether a link may declare further subscriptions soon.
-        name: function that returns the name of a peer.
-    """
+    """Choice of the streams that receive a request; see `oz.node.requests.Responders`."""
 
     def __init__(
         self,
@@ -43,7 +40,7 @@ class StreamResponders:
             find: function that returns the route of a subject among the sessions of nodes.
             greets: function that returns whether a link may declare further subscriptions soon.
             name: function that returns the name of a peer.
-            lock: lock of the publisher. It is needed because other threads change the load of a stream.
+            lock: lock of the publisher. Other threads change the load of a stream under this lock.
             cached: function that returns the route of a subject without the lock; None if the route is not known.
         """
         self._lock, self._cached = lock, cached
@@ -63,17 +60,17 @@ class StreamResponders:
             now: time in seconds.
 
         Raises:
-            WouldBlock: each matching stream is full; with groups, the member of each matching group is full.
+            WouldBlock: each matching stream is full. If groups match, only their members count.
         """
-        find = content.find
-        route = self._cached(content.subject) if find is None else None
+        route = self._cached(content.subject) if content.route is None else None
         if route is not None and not route.groups and not excluded:
-            # Without groups no load changes, so no lock is needed. With the lock, callers would wait during each send.
+            # No lock is needed, because without groups no load changes. With the lock, each caller would wait while
+            # another thread sends.
             streams = [item for item in route.plain if item.session.card and not item.session.has_ended]
             if all(item.pending < item.limit for item in streams):
                 return streams
         with self._lock:
-            route = self._find(content.subject, content.raw) if find is None else find()
+            route = content.route or self._find(content.subject, content.raw)
             if route is None:
                 return ()
             found: list[Stream] = [stream for stream in route.plain if stream.session.member not in excluded]
@@ -88,13 +85,13 @@ class StreamResponders:
                 _check_space(content, found, accepting)
             for stream in accepting:
                 if stream.group is not None:
-                    # A member counts the request at once, as `Group.pick` does.
+                    # Count the request in the load of the member at once, as `Group.pick` does.
                     stream.load += 1
             return accepting
 
 
 def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
-    """Raise WouldBlock if the member of each group is full; without groups, if each stream is full."""
+    """Raise WouldBlock if each member of a group is full. Without groups, raise it if each stream is full."""
     # Plain subscriptions beside a group only observe.
     wanted = [stream for stream in found if stream.group is not None] or found
     if not any(stream in accepting for stream in wanted):
@@ -106,7 +103,7 @@ def _check_space(content: Content, found: list[Stream], accepting: list[Stream])
 def _pick_member(
     group: Group, members: Sequence[Stream], key: bytes, excluded: Collection[bytes], now: float
 ) -> Stream | None:
-    """Pick a member, with space in its backlog if there is one."""
+    """Pick a member of a group. In a round-robin group, prefer a member with space in its backlog."""
     if excluded:
         members = tuple(member for member in members if member.session.member not in excluded)
     if not members:

@@ -2,53 +2,54 @@
 
 Theory of operation
 -------------------
-Each node dials each peer. Therefore a pair has two links. *Link* means here the link that this node dials, and
-*session* the session of the peer at this node, which belongs to the link that the peer dials. A peer is up while
-both exist.
+Each node dials each of its peers. Therefore a pair of nodes has two links. In this module, *link* means the link that
+this node dials. *Session* means the session of the peer at this node; it belongs to the link that the peer dials. A
+peer is up while its link and its session exist.
 
-Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
-in HELLO and WELCOME. Seeds and the directory name endpoints of unknown nodes; each such endpoint is dialled
-separately. Introductions and cards name a node with its endpoints: these are dialled in turn, each for `DIAL_TURN`,
-sockets of the same host first. This node never has two links to one endpoint.
+Endpoints come from four sources: `connect=` (*seeds*), the directory of the host, introductions from peers, and cards
+in HELLO and WELCOME. A *card* (`oz.wire.links.Card`) has the id, the name and the endpoints of a node. Seeds and the
+directory have endpoints of unknown nodes, and each of these endpoints is dialled separately. Introductions and cards
+have a node with several endpoints. These endpoints are dialled one after another, each for `DIAL_TURN`, sockets of the
+same host first. This node never has two links to one endpoint.
 
-The link reconnects by itself and resumes without loss, as long as its endpoint is dialled. Therefore a silent peer
-keeps the endpoint of its link. Only when the peer is lost are its other endpoints dialled. A peer has at most one link:
-if a second endpoint leads to the same node, this node ends the second link (*hangs up*).
+While an endpoint is dialled, its link reconnects and resumes without loss. Therefore this node keeps the link to a
+silent peer. It dials the other endpoints of the peer only when the peer is lost. A peer has at most one link: if a
+second endpoint leads to the same node, this node ends the second link (*hangs up*).
 
-A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
-partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by a
-new process, is removed at once. Its seeds stay.
+A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and this node continues to dial its endpoints.
+Otherwise two nodes might stay separate after a network partition, because no third node introduces them again. A peer
+that closes, or that is replaced by a new process, is removed at once. Seeds always stay.
 
-This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
-back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other, because both
-read the directory. An introduction may be incomplete or stale. Therefore every `NAME_INTERVAL` all peers are introduced
-to one peer, to each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the
-other half.
+When a node sends its first HELLO, this node introduces its peers to it. The new node dials these peers. Each of them
+dials back when the HELLO of the new node arrives. Two peers in the directory of this node are not introduced to each
+other, because both read the directory. An introduction may be incomplete or stale. Therefore, every `NAME_INTERVAL`,
+this node introduces all peers to one peer, each time to another peer. So two halves of a bus join when any two nodes
+from different halves have contact.
 
-A peer is lost at once if its process was killed. Then the connection of its link has ended, and its endpoint refuses
-another connection. A PING shows that the session has no connection either. While one of the two connections exists, the
-process lives.
+A peer whose process was killed is lost at once. Then the connection of the link has ended, and the endpoint refuses a
+new connection. In addition, a PING must show that the session has no connection either. While the session has a
+connection, the process is alive.
 
 Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. Local
-endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
+endpoints are used only if the peer is on the same host, and are introduced only to peers of the same host.
 
-Endpoints. "refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
+Events of endpoints. "Refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
 
 ======================================= =====================================================================
 event                                   result
 ======================================= =====================================================================
-seed, found                             dialled
-WELCOME with the card of a peer         link of the peer; its other endpoints are hung up
-the same, the peer has a link           hung up
-WELCOME with the card of another node   the peer found there before: restarted, or loses the endpoint
-WELCOME without card, with the own id,  refused
-of another bus; BYE with that reason
-BYE (closed)                            peer: closed. A seed stays dialled
-other BYE                               link down; the link tries again
+seed; socket in the directory           dialled
+WELCOME with the card of a peer         the peer is linked; its other endpoints are hung up
+the same, if the peer is linked already hung up
+WELCOME with the card of another node   the previous peer at this endpoint is restarted, or loses the endpoint
+WELCOME without card, with the own id   refused
+or of another bus; BYE for such reasons
+BYE (closed)                            the peer is closed. A seed stays dialled
+other BYE                               the link is down, and tries again
 dead socket in the directory            hung up
 ======================================= =====================================================================
 
-Peers:
+Events of peers, and the next state in each state. "–" means no effect.
 
 ============================ ============================ ======================== ==========================
 event                        KNOWN                        UP                       SILENT
@@ -56,12 +57,13 @@ event                        KNOWN                        UP                    
 first session                dial, introduce the peers    –                        –
 link and session             UP                           –                        UP, resumed
 link or session down         –                            SILENT after 1 s         –
-session down, and the link   –                            KNOWN, lost, end session same
-is refused
+link or session down for     –                            –                        KNOWN, lost, end session
+`lost_after`
+link or session down, and    –                            forgotten, restarted     same
+another peer has one of its
+endpoints
 link refused, session up     –                            PING                     same
-the same for `lost_after`    –                            –                        KNOWN, lost, end session
-the same, and another peer   –                            forgotten, restarted     same
-has one of its endpoints
+link refused, session down   –                            KNOWN, lost, end session same
 BYE (closed)                 forgotten                    forgotten, closed        same
 another node at its endpoint loses the endpoint           forgotten, restarted     same
 2 s without link             dial the next endpoint       –                        –
@@ -82,19 +84,19 @@ from oz.wire import links
 from oz.wire.links import MAX_ENDPOINTS, Card
 
 DIAL_TURN = 2.0
-"""Seconds for which an endpoint of a peer is dialled before its next endpoint is dialled."""
+"""Seconds for which an endpoint of a peer is dialled before the next endpoint of the peer is dialled."""
 GREETING_TIME = 2.0
-"""Seconds for which a new endpoint or peer counts as greeting, which means that it may still bring subscriptions."""
+"""Seconds for which a new endpoint or peer counts as *greeting*: its subscriptions may still arrive."""
 SILENT_AFTER = 1.0
 """Seconds without link or session after which a peer counts as silent. A quicker reconnect is not reported."""
 NAME_INTERVAL = 2.0
-"""Seconds between two turns. In each turn, all peers are introduced to one peer."""
+"""Seconds between two introductions of all peers to one peer."""
 FORGET_AFTER = 100
-"""Multiple of `lost_after`. A lost peer is dialled for this time, and a refused endpoint is not dialled."""
+"""Multiple of `lost_after`. During this time, a lost peer is dialled, and a refused endpoint is not dialled."""
 GIVE_UP_AFTER = 10
 """Multiple of `lost_after` for which the roster keeps dialling a peer that was never up."""
 MAX_INTRODUCED = 1_000
-"""Maximum number of peers in one introduction, and of peers that have not answered."""
+"""Maximum number of peers in one introduction, and maximum number of peers without a card in the roster."""
 
 KNOWN, UP, SILENT = "known", "up", "silent"
 
@@ -139,7 +141,7 @@ class EndSession(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Effect: send a PING to a node. If its connection has ended, the PING detects this.
+    """Effect: send a PING to a node. The PING detects whether the connection of the session has ended.
 
     Attributes:
         node: id of the peer.
@@ -202,6 +204,16 @@ class PeerGone(NamedTuple):
     reason: str
 
 
+class ForwarderGone(NamedTuple):
+    """Event: a forwarder has closed that had a link and was never up. It may have passed messages on over the link.
+
+    Attributes:
+        card: card of the forwarder.
+    """
+
+    card: Card
+
+
 class NameConflict(NamedTuple):
     """Event: a peer came up with the name of another peer, or of this node.
 
@@ -227,7 +239,7 @@ class Refused(NamedTuple):
 
 
 Effect = Dial | HangUp | EndSession | Ping | Introduce
-Event = PeerUp | PeerSilent | PeerResumed | PeerGone | NameConflict | Refused
+Event = PeerUp | PeerSilent | PeerResumed | PeerGone | ForwarderGone | NameConflict | Refused
 
 
 class Endpoint:
@@ -235,13 +247,13 @@ class Endpoint:
 
     Attributes:
         text: text of the endpoint.
-        until: time at which the source expires: infinite for a seed, in the past without a source.
+        until: time at which the source expires: infinite for a seed, minus infinity if no source names the endpoint.
         owner: peer for which the endpoint is dialled; None for the endpoint of a source.
         node: id of the last node that answered at the endpoint.
         is_dialled: whether this node has a link to the endpoint.
-        is_reported: whether the reason of its last BYE was reported.
+        is_reported: whether the reason of the last BYE from the endpoint was reported.
         refused_until: time until which the endpoint is not dialled.
-        greeting_until: time until which the endpoint may still bring subscriptions that are not known yet.
+        greeting_until: time until which the endpoint counts as greeting; see `GREETING_TIME`.
     """
 
     __slots__ = (
@@ -268,7 +280,7 @@ class Peer:
         node: id of the node.
         state: KNOWN, UP or SILENT.
         card: last card; None for a peer that is known only from introductions.
-        endpoints: endpoints that this node may dial, in the order of their turns.
+        endpoints: endpoints that this node may dial, in the order in which it dials them.
         link: endpoint of the last link; None before the first link.
         is_linked: whether the link is LIVE.
         is_refused: whether the connection of the link has ended, and its endpoint refuses another connection.
@@ -278,8 +290,8 @@ class Peer:
         turn: index of the endpoint that is dialled next.
         was_up: whether the peer was up before.
         down_since: time since which a peer that is UP or SILENT has no link or no session.
-        known_at: time of the last news about a KNOWN peer. The peer is forgotten some time after it.
-        greeting_until: time until which the peer may still bring subscriptions that are not known yet.
+        known_at: time of the last news about a KNOWN peer. The peer is forgotten some time later.
+        greeting_until: time until which the peer counts as greeting; see `GREETING_TIME`.
     """
 
     __slots__ = (
@@ -321,8 +333,8 @@ class Roster:
         Args:
             card: card of this node.
             lost_after: seconds without link or session after which a peer is lost.
-            limit: maximum number of peers in the roster, and of dialled endpoints.
-            local_prefix: text with which the `ipc://` endpoints in the directory of this node begin; None without a
+            limit: maximum number of peers in the roster, and maximum number of endpoints.
+            local_prefix: common start of the `ipc://` endpoints in the directory of this node; None without a
                 directory.
         """
         self.card, self._limit, self._local_prefix = card, limit, local_prefix
@@ -346,7 +358,7 @@ class Roster:
         return out
 
     def is_greeting(self, now: float) -> bool:
-        """Return whether a new endpoint or peer may still bring subscriptions that are not known yet."""
+        """Return whether a new endpoint or peer counts as greeting; see `GREETING_TIME`."""
         if now >= self._greeting_until:
             return False
         return any(peer.state == KNOWN and now < peer.greeting_until for peer in self.by_id.values()) or any(
@@ -356,7 +368,7 @@ class Roster:
     @property
     def has_peers(self) -> bool:
         """Whether a peer is up or silent."""
-        # A loop, because a generator costs more and the thread of the node checks this twice in each turn.
+        # A loop is faster than a generator, and the thread of the node runs this twice in each turn.
         for peer in self.by_id.values():  # noqa: SIM110
             if peer.state != KNOWN:
                 return True
@@ -388,21 +400,21 @@ class Roster:
                 self._greet(endpoint, now)
             endpoint.until = max(endpoint.until, until)
             if endpoint.owner is not None:
-                # The endpoint was dialled in the turn of a peer. Now it stays dialled.
+                # The endpoint was dialled as one endpoint of a peer. Now it stays dialled.
                 endpoint.owner.dialled = None
                 endpoint.owner = None
             self._dial_source(endpoint, now)
         return self._take()
 
     def gone(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Stop to dial a socket of the directory without a listener."""
+        """Stop dialling a socket of the directory, because no process listens at it."""
         source = self._endpoints.get(endpoint)
         if source is not None and -inf < source.until < inf and not self.is_linked(endpoint):
             self._drop_source(source, now)
         return self._take()
 
     def introduced(self, peers: Iterable[tuple[bytes, Sequence[Any]]], now: float) -> list[Effect | Event]:
-        """Add the nodes that a peer names.
+        """Add the nodes of an introduction.
 
         Args:
             peers: id and endpoints of each node. Only the first `MAX_INTRODUCED` nodes are added. Endpoints that are
@@ -483,7 +495,7 @@ class Roster:
             peer.is_refused = False
             self._contact(peer, card, now)
             if is_new:
-                # The introduction does not wait for the link, because the link may take the turns of several endpoints.
+                # Do not wait for the link, because several endpoints may be dialled before the link exists.
                 self._introduce(peer)
                 if not peer.endpoints and not peer.is_linked:
                     self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
@@ -587,7 +599,6 @@ class Roster:
         return self._take()
 
     def _linked_at(self, endpoint: str) -> Peer | None:
-        """Return the peer whose link is LIVE at an endpoint."""
         target = self._endpoints.get(endpoint)
         peer = None if target is None else self.by_id.get(target.node or b"")
         return peer if peer is not None and peer.is_linked and peer.link == endpoint else None
@@ -650,7 +661,7 @@ class Roster:
         self._down(peer, now)
 
     def _contact(self, peer: Peer, card: Card, now: float) -> None:
-        """Store the card and the endpoints of a peer. Another peer that this peer replaces counts as restarted."""
+        """Store the card and the endpoints of a peer. A peer that this peer replaces counts as restarted."""
         if card != peer.card:
             if peer.card is None:
                 self._greet(peer, now)
@@ -688,7 +699,7 @@ class Roster:
         return peer.is_linked or (peer.state != KNOWN and endpoint is not None and endpoint.is_dialled)
 
     def _dial(self, peer: Peer, now: float) -> None:
-        """Dial the next endpoint of a peer, if its turn has come."""
+        """Dial the next endpoint of a peer if it is due and the peer needs a link."""
         if now < peer.dial_at or self._is_served(peer):
             return
         endpoint = self._next_endpoint(peer)
@@ -696,12 +707,11 @@ class Roster:
             if peer.dialled is not None:
                 self._hang_up(peer.dialled)
             self._call(endpoint, peer)
-        # If there is no other endpoint, the turn of the last endpoint does not end.
+        # If there is no other endpoint, the current endpoint stays dialled.
         is_last = endpoint is None and (peer.dialled is not None or not peer.endpoints)
         peer.dial_at = inf if is_last else now + DIAL_TURN
 
     def _next_endpoint(self, peer: Peer) -> Endpoint | None:
-        """Return the next endpoint that is neither dialled nor refused."""
         for step in range(len(peer.endpoints)):
             index = (peer.turn + step) % len(peer.endpoints)
             if peer.endpoints[index] not in self._endpoints:
@@ -735,7 +745,7 @@ class Roster:
             self._out.append(PeerResumed(card))
 
     def _present(self) -> list[Peer]:
-        """Return the peers that have said HELLO and are not silent. Only these peers are introduced."""
+        """Return the peers that have sent a HELLO and are not silent. Only these peers are introduced."""
         return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
     def _introduce(self, peer: Peer) -> None:
@@ -754,7 +764,7 @@ class Roster:
                 continue
             if endpoints:
                 named.append((item.node, endpoints))
-        # A name server introduces even zero peers, because the empty list shows the peer that no peer is missing.
+        # A name server introduces even zero peers, because `wait_ready` of the peer waits for an introduction.
         for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
@@ -769,7 +779,6 @@ class Roster:
         )
 
     def _down(self, peer: Peer, now: float) -> None:
-        """Record that a peer has no link or no session."""
         if peer.state == KNOWN:
             peer.known_at = now
         elif peer.down_since is None:
@@ -783,6 +792,8 @@ class Roster:
             self._out.append(EndSession(peer.node))
         if peer.state != KNOWN and peer.card is not None:
             self._out.append(PeerGone(peer.card, reason))
+        elif peer.is_linked and peer.card is not None and peer.card.kind == links.FORWARDER:
+            self._out.append(ForwarderGone(peer.card))
         peer.state, peer.down_since, peer.greeting_until, peer.is_refused = KNOWN, None, now, False
         peer.sessions.clear()
         if reason == "lost":
@@ -868,7 +879,7 @@ class Roster:
                 yield endpoint.refused_until
         for peer in self.by_id.values():
             if peer.state == UP and peer.down_since is None:
-                # Skip the usual case early: while a bus of 200 nodes forms, it asks for the deadline 40,000 times.
+                # Skip the usual case early, because this method runs 40,000 times while a bus of 200 nodes forms.
                 continue
             if peer.down_since is not None:
                 until_silent = SILENT_AFTER if peer.state == UP else inf
@@ -879,7 +890,7 @@ class Roster:
 
 
 def _share(peer: Peer, other: Peer) -> bool:
-    """Return whether two peers have one endpoint on one host: then one peer is the new process of the other peer."""
+    """Return whether two peers have the same endpoint on the same host. Then one process has replaced the other."""
     if peer is other or peer.card is None or other.card is None or peer.card.host != other.card.host:
         return False
     return not set(peer.card.endpoints).isdisjoint(other.card.endpoints)

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
-side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. So a node
-that is not asked does no work, and a node needs no subscription to answer. All questions of one turn share a snapshot.
-A snapshot of 1,000 links takes 2 to 5 ms.
+A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The peer answers
+with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. Therefore a node does no work until
+it receives a question, and needs no subscription for questions. If several questions arrive between two calls of
+`turn`, one snapshot answers them. A snapshot of 1,000 links takes 2 to 5 ms.
 
-With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Without the
-permission, the answer has a text with the reason in place of the snapshot.
+With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. If this
+permission is missing, the answer contains the reason instead of a snapshot.
 
-A question ends at its deadline, or earlier when each peer has answered or is not up any more.
+A question ends at its deadline. It ends earlier when each peer has answered or is not up any more.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 STATISTICS = "_OZ.STATISTICS"
-"""Subject of questions for statistics and of their answers. Permissions for statistics name it too."""
+"""Subject of the questions for statistics, and of the answers. A file of permissions uses it to permit questions."""
 TIMES_SECONDS = 60.0
-"""Seconds after each snapshot in which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
+"""The times of handlers are measured for this number of seconds after a snapshot. Prometheus asks every 15 to 60 s."""
 _MAX_QUESTIONS = 1_000
 _MAX_ANSWER = 4 << 20  # Maximum bytes of an answer.
 _COUNTERS = tuple(counter.name for counter in fields(NodeStats) if counter.name != "dropped")
@@ -74,7 +74,6 @@ class Sampling:
     """Snapshots of one node, and questions to its peers."""
 
     def __init__(self, node: Engine) -> None:
-        """Start without questions."""
         self._node = node
         self._began = node.clock()
         self._asked: deque[tuple[bytes, int, str]] = deque(maxlen=_MAX_QUESTIONS)
@@ -121,7 +120,7 @@ class Sampling:
         )
 
     def _name(self, node: bytes) -> str:
-        """Return the name of a node; empty without a name. The read of one entry needs no lock of the roster."""
+        """Return the name of a node; empty if it is unknown. To read one entry of the roster, no lock is needed."""
         peer = self._node.roster.by_id.get(node)
         if peer is not None and peer.card is not None:
             return peer.card.name
@@ -140,7 +139,7 @@ class Sampling:
             pending, oldest_ns = handler.lanes.pending, handler.lanes.oldest_ns
             dropped += handler.lanes.dropped
         elif queue is not None:
-            # A queue also holds gaps. Other threads remove its items meanwhile.
+            # A queue also holds gaps. This reads a copy, because other threads remove items meanwhile.
             waiting = [item for item in queue.items.copy() if isinstance(item, Message)]
             pending = len(waiting)
             oldest_ns = waiting[0].time_ns if waiting else None
@@ -230,7 +229,7 @@ class Sampling:
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
-        # This is last, because a waiting `ask` returns as soon as no answer is missing.
+        # This step is the last, because a waiting `ask` returns as soon as no answer is missing.
         question.missing.discard(peer)
         if not question.missing:
             self._node._notify_waiters()
@@ -246,7 +245,7 @@ class Sampling:
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: at least one peer denies the question, and no peer has answered it.
+            PermissionDenied: no peer has answered the question, and at least one peer denies it.
             ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         node = self._node
@@ -272,7 +271,10 @@ class Sampling:
         return sorted(question.found, key=lambda snapshot: (snapshot.name, snapshot.id))
 
     def _up(self, names: Sequence[str]) -> dict[bytes, str]:
-        """Return names by id for the peers that are up, including name servers.
+        """Return the names of the peers that are up, by id. Name servers are included.
+
+        Args:
+            names: names of the wanted peers; empty for all peers.
 
         Raises:
             NoResponders: a named peer is not up.
@@ -303,7 +305,7 @@ def unpack(payload: bytes, max_bytes: int) -> Any:
 
 
 def request_denial(node: Engine, link: Link, subject: str) -> str:
-    """Return the reason why a peer may not ask a node about a subject of oz; empty if it may.
+    """Return why a peer may not send a question to a node; empty if the peer may send the question.
 
     Args:
         node: node that is asked.

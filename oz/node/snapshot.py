@@ -1,6 +1,6 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
-A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates. The
+A snapshot has counters since the start of the node, and current values. A reader computes rates from two snapshots. The
 encoding is an array with a version. A later version only appends elements. Therefore a reader ignores elements that it
 does not know.
 
@@ -40,16 +40,16 @@ class LinkStatus(NamedTuple):
     """Link of one subscriber at its publisher.
 
     Attributes:
-        peer: name of the node that subscribes; empty for another subscriber.
+        peer: name of the node that subscribes; empty if the subscriber is no node.
         member: id of the subscriber, 32 hexadecimal digits.
         state: "up", or "down" without a connection.
         patterns: number of patterns that the publisher has applied.
         pending: messages that the subscriber has not acknowledged.
         pending_bytes: size in bytes of the pending messages.
-        oldest: age of the oldest of these messages in seconds; None without messages.
+        oldest: age of the oldest pending message in seconds; None without pending messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
-        groups: number of messages for this member, by the name of its queue group. These are messages that the member
-            has not received, or with `ack="handled"` has not handled.
+        groups: number of messages that this member has not received, by the name of the queue group. With
+            `ack="handled"`, it is the number of messages that the member has not handled.
     """
 
     peer: str
@@ -87,7 +87,7 @@ class SubscriptionStatus(NamedTuple):
         group: name of the queue group, or None.
         ack: "received" or "handled".
         pending: messages that have arrived and wait for the program.
-        oldest: seconds since the oldest of these messages was published; None without messages.
+        oldest: seconds since the arrival of the oldest pending message; None without pending messages.
         dropped: messages that a publisher or the queue of the subscription dropped.
         handler: times of the handler; None without a handler.
     """
@@ -173,10 +173,11 @@ def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
 
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
-    """Return the allowed combinations of types in an array, from the allowed types of each element."""
+    """Return all allowed combinations of element types, given the allowed types of each element."""
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
+_new = tuple.__new__
 _FIELDS = tuple(field.name for field in fields(Snapshot))
 _SECONDS, _NUMBER = (float, NoneType), (int, NoneType)
 _TYPES = _rows(
@@ -207,7 +208,7 @@ def decode(payload: Any) -> Snapshot | None:
             _check_counts(values[name])
         links = values["links"][:MAX_LINKS]
         is_short = max(map(len, links), default=0) <= CACHED_BYTES
-        values["links"] = tuple(map(_cached_link if is_short else _decode_link, links))
+        values["links"] = tuple(map(_copy_cached if is_short else _decode_link, links))
         values["subscriptions"] = tuple(map(_decode_subscription, values["subscriptions"][:MAX_LINKS]))
         return Snapshot(**values)
     except Exception:
@@ -228,6 +229,13 @@ def _decode_link(packed: bytes) -> LinkStatus:
 
 
 _cached_link = lru_cache(maxsize=CACHED_LINKS)(_decode_link)
+
+
+def _copy_cached(packed: bytes) -> LinkStatus:
+    """Return the status of a link from the cache, with maps of its own, because the program may change them."""
+    link = _cached_link(packed)
+    # `_replace` takes several times as long.
+    return _new(LinkStatus, (*link[:7], {**link[7]}, {**link[8]}))
 
 
 def _decode_subscription(row: Any) -> SubscriptionStatus:

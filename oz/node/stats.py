@@ -16,7 +16,7 @@ class NodeStats:
 
     Attributes:
         peers: number of peers that are up.
-        requests: number of requests of this node without a reply yet.
+        requests: number of requests of this node that have not ended.
         late_replies: replies that arrived after the end of their request.
         lost_replies: replies of this node that did not reach their requester, because the requester had left or was too
             slow.

@@ -3,14 +3,14 @@
 ================ ========================================================================================
 subject          rule
 ================ ========================================================================================
-`_LOCAL.`        reaches sessions of this host only, over ipc or inproc
-`_INBOX.`        replies: they travel as direct messages, and no pattern may match them
-`_OZ.`           internal subjects of oz: programs neither publish nor subscribe to them
-other `_`        ordinary, but a pattern that begins with a wildcard does not match them
+`_LOCAL.`        messages are sent only to sessions of this host, over ipc or inproc
+`_INBOX.`        replies are sent as direct messages, and no pattern may match them
+`_OZ.`           subjects for oz itself: programs neither publish nor subscribe to them
+other `_`        ordinary subjects, except that a pattern with a wildcard at its start does not match them
 ================ ========================================================================================
 
-The rule about wildcards is the rule that MQTT 3.1.1 has for `$SYS` (section 4.7.2). Source of the underscore: TIBCO
-Rendezvous Concepts, "Distinguished Subject Names".
+MQTT 3.1.1 has the same rule about wildcards for `$SYS` (section 4.7.2). The underscore comes from TIBCO Rendezvous
+Concepts, "Distinguished Subject Names".
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ _MARK = b"_"
 
 
 class ReservedIndex(PatternIndex[Any]):
-    """A `PatternIndex` in which a subject that begins with an underscore is matched only by patterns that do."""
+    """`PatternIndex` in which wildcards at the start of a pattern do not match subjects that begin with "_"."""
 
     __slots__ = ("_reserved",)
 
     def __init__(self, *, cache_size: int = 0) -> None:
-        """Start empty."""
         super().__init__(cache_size=cache_size)
         self._reserved: PatternIndex[Any] = PatternIndex(cache_size=cache_size)
 
@@ -66,7 +65,6 @@ class ReservedIndex(PatternIndex[Any]):
             (self._reserved.discard if is_reserved else super().discard)(pattern, value)
 
     def _find(self, subject: str | bytes) -> Matches:
-        """Return the values of the patterns that match, and the patterns whose match took too long."""
         raw = subject.encode("utf-8", "surrogateescape") if isinstance(subject, str) else subject
         return self._reserved._find(raw) if raw.startswith(_MARK) else super()._find(subject)
 
@@ -76,12 +74,12 @@ def _kinds(pattern: Pattern) -> Iterator[bool]:
 
 
 class NodeInterest(Interest):
-    """Interest of the sessions of a node."""
+    """Patterns of the sessions of a node."""
 
     index_class = ReservedIndex
 
     def add(self, pattern: Pattern, stream: Stream) -> None:
-        """Add a pattern of a stream. With the pattern `STANDBY`, groups prefer other members to this session."""
+        """Add a pattern of a stream. If a session has the pattern `STANDBY`, groups prefer other members."""
         if pattern.text == STANDBY:
             stream.session.is_standby = True
         super().add(pattern, stream)
@@ -119,8 +117,8 @@ class NodeSubjects(SubjectCheck):
     ) -> None:
         """Start with an empty cache; see `SubjectCheck`.
 
-        The check allows `_LOCAL.` subjects also on a node with endpoints for other hosts, because `NodeInterest` does
-        not send them there.
+        The check allows `_LOCAL.` subjects even if the node has endpoints for other hosts, because `NodeInterest` keeps
+        their messages on this host.
         """
         super().__init__(dialect, tuple, delimiter)
 
@@ -152,7 +150,7 @@ def check_subscribed(pattern: Pattern) -> None:
 
 
 def reaches(pattern: Pattern, reserved: bytes) -> bool:
-    """Return whether a pattern may match subjects that begin with `reserved`, by the rules of nodes."""
+    """Return whether a pattern may match subjects that begin with `reserved`, under the rules of this module."""
     for prefix in pattern.prefixes:
         is_open = prefix.startswith(_MARK) and not pattern.is_literal
         if prefix.startswith(reserved[:-1]) or (is_open and reserved.startswith(prefix)):

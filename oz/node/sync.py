@@ -75,10 +75,10 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         self._engine.unsubscribe(self._inbox)
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription and keep the messages that were published before.
+        """End the subscription. Messages that were published before the call are still delivered.
 
-        Without a handler, `receive` still returns the messages that have arrived, and raises ClosedError after the last
-        one.
+        If the subscription has no handler, `receive` still returns the messages that have arrived. After the last
+        message, it raises ClosedError.
 
         Args:
             timeout: seconds to wait for peers; None waits for ever.
@@ -127,7 +127,7 @@ class _Notices:
 
 
 class _Lifetime(ThreadLifetime):
-    """Thread of a node until the node is closed."""
+    """Thread that runs a node until the node is closed."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, "node")
@@ -139,7 +139,7 @@ class _Lifetime(ThreadLifetime):
         if node.is_foreign:
             return 0
         if node.is_attended_here():
-            # The caller is an inline handler in this thread. Nothing would happen during a wait.
+            # The caller is an inline handler. While it waits, its thread does not attend to the node.
             timeout = 0.0
         end = None if timeout is None else node.clock() + timeout
         wait_in_thread(node.news, node.handled(timeout))
@@ -147,9 +147,10 @@ class _Lifetime(ThreadLifetime):
 
 
 class Node(NodeBase, Publishing, ThreadRequesting):
-    """Member of a bus, which publishes, subscribes, requests and replies by subject.
+    """Member of a bus: publishes, subscribes, requests and replies by subject.
 
-    Threads may share it. A signal handler must not use a node. The node has one thread for its links.
+    Threads may share a node. A signal handler must not use a node. One background thread attends to the connections of
+    the node.
     """
 
     @staticmethod
@@ -181,10 +182,10 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> Subscription:
-        """Subscribe to a pattern, or to several as one subscription.
+        """Subscribe to a pattern, or to several patterns with one subscription.
 
-        The subscription receives messages of this node from the next one on. Peers know the subscription after
-        `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
+        The subscription receives each message that this node publishes after the call. Peers know the subscription
+        when `wait_ready` returns. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of patterns. Bytes are a plain prefix.
@@ -193,10 +194,10 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             group: name of a queue group. Each message goes to one member of a group.
             overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest", "conflate", or
                 None. With None, each publisher applies its `on_full`, and this node applies "drop_newest".
-            last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges a message
-                when its handler has returned or raised an exception. Without a handler, the thread acknowledges it by
-                the next `receive`. A call of `Message.ack` also acknowledges it.
+            last_value: whether publishers first send the newest message of each subject that matches.
+            ack: "received" acknowledges a message when it has arrived. "handled" acknowledges a message when its
+                handler has returned or raised an exception. If the subscription has no handler, the next `receive` of
+                the same thread acknowledges the message. `Message.ack` acknowledges a message earlier.
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
             max_messages: number of messages after which the subscription ends.
@@ -204,7 +205,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
-            PatternError: the dialect does not allow the text, or the pattern reaches subjects of oz.
+            PatternError: the text is not valid in the dialect, or the pattern may match subjects that oz reserves.
             ConfigurationError: an option has a wrong value.
             ClosedError: the node is closed.
             OwnershipError: the node was created before a fork.
@@ -223,7 +224,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         The node itself counts if it subscribes and `echo` is on.
 
         Args:
-            subject: subject that a node must receive to count; None counts all nodes.
+            subject: subject to which a node must subscribe to be counted; None counts all nodes.
             count: number of nodes to wait for.
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
@@ -242,23 +243,22 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait until no later message is lost in either direction between this node and its peers.
+        """Wait until this node and its peers know each other's subscriptions.
 
-        Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
-        subscriptions of the peer. `wait_ready` also waits for new endpoints. It does not wait for a peer that has
-        been silent for some time, unless the peer is named.
+        A message that is published earlier may not reach all subscribers. The call also waits until endpoints that were
+        found recently have answered. It waits for a silent peer only if `peers` names that peer.
 
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
-            subscriber: subject that at least one node must subscribe to. A silent peer is not such a node.
+            subscriber: subject that at least one node must subscribe to. A silent peer does not count.
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: a condition is not met; the text names the condition and the remedy.
-            PermissionDenied: a peer denies a subscription of this node, or a message that it has published. The error
-                for a subscription is raised as long as the subscription exists, the error for a message once for each
-                subject.
+            Timeout: a condition was not met within `timeout`. The text names the condition and the remedy.
+            PermissionDenied: a peer denies a subscription of this node, or a message that this node has published. For
+                a subscription, each call raises the error while the subscription exists. For messages, the error is
+                raised once for each subject.
             ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, ClosedError: the same reasons as in `publish`.
@@ -269,17 +269,17 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         self._run(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     def request_snapshots(self, *peers: str, timeout: float | None = 1.0) -> list[Snapshot]:
-        """Return the statistics of peers, by name; see `snapshot`. A peer that does not answer in time is left out.
+        """Return the statistics of peers, sorted by name; see `snapshot`. The result omits peers that answer too late.
 
         Each peer makes its snapshot when it is asked. Name servers and forwarders answer too.
 
         Args:
-            peers: names of peers; without names, all peers that are up.
+            peers: names of peers. Default: all peers that are up.
             timeout: seconds to wait for answers; None waits as long as the peers are up.
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: at least one peer denies the request for `_OZ.STATISTICS`, and no peer has answered.
+            PermissionDenied: no peer has answered, and at least one peer denies the request for `_OZ.STATISTICS`.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             ClosedError: the node is closed.
         """
@@ -291,17 +291,19 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         return wait_in_thread(self._node.news, steps)
 
     def close(self, *, timeout: float | None = 5.0) -> int:
-        """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
+        """Leave the bus. A second call has no effect. A call in the child of a fork has no effect either.
 
-        The call waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this
-        node are dropped. In a group with redelivery, other members receive these messages.
+        The call first waits until handlers have handled the messages that have arrived. Then it waits until connected
+        peers have acknowledged the messages of this node. Messages that still wait for the program are dropped. In a
+        group with redelivery, other members receive these messages.
 
         Args:
-            timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with
-                `ack="handled"` have handled their messages.
+            timeout: seconds for the whole call. With None, the call waits as long as peers acknowledge messages, and
+                until groups with `ack="handled"` have handled their messages.
 
         Returns:
-            Number of messages that no peer has acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that peers have not acknowledged. In a group with `ack="handled"`, messages that its
+            members have not handled count too.
         """
         check_wait("timeout", timeout)
         left = self._life.close(timeout)
@@ -313,5 +315,4 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()

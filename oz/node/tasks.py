@@ -11,11 +11,11 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a task whose lane has messages yields to the loop."""
+"""Seconds for which a task may handle messages before it yields to the loop."""
 
 
 class TaskPool:
-    """Tasks of one event loop that call handlers. Each lane that has messages has one task.
+    """Tasks of one event loop that call handlers. Each lane (`oz.node.lanes`) that has messages has one task.
 
     Attributes:
         lock: lock for the lanes.
@@ -47,7 +47,7 @@ class TaskPool:
             try:
                 message = take()
             except IndexError:
-                # The stopwatch did not measure a call that began before the first snapshot.
+                # The stopwatch sets `began` if it starts during a call, and does not reset it after this call.
                 watch.began = None
                 # Only this thread adds messages. Therefore the lane is still empty here.
                 lanes.release(lane)
@@ -89,6 +89,6 @@ class TaskPool:
                 task.cancel()
 
     def disown(self) -> None:
-        """Forget the tasks, in the child of a fork: they belong to the parent."""
+        """Forget the tasks. The child of a fork calls this, because the tasks run only in the parent."""
         self.lock = threading.Lock()
         self._tasks, self._is_closed = {}, True

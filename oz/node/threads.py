@@ -2,10 +2,13 @@
 
 Theory of operation
 -------------------
-A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait for a
-thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, for
-example in `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not
-block, and the number of threads is never larger than `size` and the number of lanes together.
+A lane (`oz.node.lanes`) is a queue of messages that are handled one after another. A thread handles the messages of one
+lane until the lane is empty. After `TURN` seconds, the thread puts the lane behind other lanes that wait for a thread,
+so that a busy subscription does not delay other subscriptions.
+
+A handler that waits for another handler, for example in `request`, *lends* its thread: while the handler waits, the
+pool may start another thread. Therefore even a pool of one thread does not block. The number of threads is at most
+`size` plus the number of lanes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a thread whose lane has messages serves other lanes."""
+"""Seconds for which a thread handles one lane while other lanes wait for a thread."""
 _clock = time.monotonic
 
 
@@ -32,14 +35,14 @@ class ThreadPool:
 
     Attributes:
         lock: lock for the attributes of the pool and of the lanes.
-        is_alone: whether no other message waits for a handler.
+        is_alone: always True, because each thread passes `is_alone` to `Runner.ended` itself.
     """
 
     def __init__(self, size: int, name: str = "oz handler") -> None:
-        """Start no thread yet.
+        """Create the pool without threads.
 
         Args:
-            size: maximum number of threads. Threads that wait for other handlers do not count.
+            size: maximum number of threads. Lent threads do not count.
             name: name of the threads.
         """
         self.lock = threading.Lock()
@@ -48,12 +51,12 @@ class ThreadPool:
         self._work: SimpleQueue[Lane | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idents: set[int] = set()
-        # Number of threads that wait for work, less the number of lanes that wait for a thread.
+        # `_free` is the number of threads that wait for work, minus the number of lanes that wait for a thread.
         self._free = self._lent = self._ending = 0
         self._is_closed = False
 
     def schedule(self, lane: Lane) -> None:
-        """Schedule a lane: a thread handles its messages. The caller holds the lock."""
+        """Queue a lane, so that a thread handles its messages. The caller holds the lock."""
         if self._is_closed:
             return
         if self._free <= 0 and self._count < self._size:
@@ -63,7 +66,7 @@ class ThreadPool:
 
     @property
     def _count(self) -> int:
-        """Number of threads that handle messages or wait for messages."""
+        """Number of threads, without lent threads and threads that end soon."""
         return len(self._threads) - self._lent - self._ending
 
     def _start(self) -> None:
@@ -72,7 +75,7 @@ class ThreadPool:
         try:
             thread.start()
         except RuntimeError:
-            # The system has no more threads, or the interpreter shuts down.
+            # The system cannot create another thread, or the interpreter shuts down.
             self._threads.discard(thread)
             if not self._threads and not sys.is_finalizing():
                 raise
@@ -92,7 +95,6 @@ class ThreadPool:
             self._ending -= 1
 
     def _handle(self, lane: Lane) -> bool:
-        """Handle messages of a lane; return whether the lane is empty. Otherwise the lane waits for its next turn."""
         runner: Runner = lane.owner
         watch, take, lanes, lock = lane.watch, lane.take, runner.lanes, self.lock
         if lanes._only is None:
@@ -103,7 +105,7 @@ class ThreadPool:
                 message = take()
             except IndexError:
                 with lock:
-                    # The stopwatch did not measure a call that began before the first snapshot.
+                    # The stopwatch sets `began` if it starts during a call, and does not reset it after this call.
                     watch.began = None
                     if not lanes.release(lane):
                         continue
@@ -138,7 +140,7 @@ class ThreadPool:
         return take
 
     def _dismiss(self) -> None:
-        """End a thread if there are too many because lent threads have returned. The caller holds the lock."""
+        """End one thread if lent threads have returned and the pool is too large. The caller holds the lock."""
         if self._count > self._size:
             self._ending += 1
             self._free -= 1
@@ -150,9 +152,9 @@ class ThreadPool:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Return a context manager in which another thread may replace the calling thread.
+        """Return a context manager for a wait of the calling thread. Another thread may handle messages meanwhile.
 
-        It has no effect in a thread that does not belong to the pool.
+        The context manager has no effect in a thread that does not belong to the pool.
         """
         if not self.is_worker():
             yield
@@ -171,14 +173,14 @@ class ThreadPool:
     def finish(self, timeout: float | None) -> bool:
         """Reject further work, and wait for running handlers.
 
-        Messages of lanes that wait for a thread are not handled any more. If the calling thread belongs to the pool,
-        the call does not wait for it.
+        Messages that wait in lanes are not handled any more. If a thread of the pool calls this method, the call does
+        not wait for that thread.
 
         Args:
             timeout: seconds to wait; None waits for ever.
 
         Returns:
-            Whether all threads have ended.
+            Whether all threads have ended, except the calling thread.
         """
         end = None if timeout is None else _clock() + timeout
         with self.lock:
@@ -195,6 +197,6 @@ class ThreadPool:
         return not any(thread.is_alive() for thread in threads)
 
     def disown(self) -> None:
-        """Forget the threads, in the child of a fork: they belong to the parent."""
+        """Forget the threads. The child of a fork calls this, because the threads exist only in the parent."""
         self.lock = threading.Lock()
         self._threads, self._idents, self._is_closed = set(), set(), True

@@ -2,18 +2,20 @@
 
 Theory of operation
 -------------------
-The tracing node sends a question to each peer: a direct message with the subject `TRACE`, an id and a subject. The peer
-answers with a hop: the subscriptions that match, and whether its permissions deny the publication. The tracing node
-itself routes the subject, to find the peers that receive the message and the member that each group would pick.
+The tracing node sends a *question* to each peer: a direct message that has an id, and the subject of the traced
+message. The peer answers with a *hop*: a dict with its matching subscriptions, and with the reason if its permissions
+deny the publication. The hop of the tracing node has the peers that receive the message, and the member that each group
+would pick.
 
-A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
-answers back. The ids of these peers are in the entry `asked` of the hop. Therefore the tracing node knows which answers
-are missing. Parallel forwarders ask the same peers. Therefore each answer belongs to a pair of asker and peer.
+A forwarder has a node on each bus, its *leg*. The answer of a forwarder has a hop for each other leg. The forwarder
+sends the question to the peers of these legs, and sends their answers back. The entry `asked` of a hop has the ids of
+these peers, so that the tracing node knows which answers are missing. Two forwarders may ask the same peer. Therefore
+an answer is identified by the asking node and the peer.
 
-A message whose header `oz-trace` has the id is *marked*. Within `SECONDS` of its answer, a peer reports marked messages
-to the peer that asked. It reports the arrival of a message, the end of its handler, and its append to a journal. A
-marked message without an earlier question causes no report. Therefore a publisher cannot make peers send more than
-`MAX_REPORTS` reports for a question.
+A message is *marked* if its header `oz-trace` has the id of a question. For `SECONDS` after its answer, a peer reports
+marked messages to the node that asked. It sends a report when a marked message arrives, when its handler ends, and when
+it is in a journal. A peer reports only messages with the id of a question that it has answered, and at most
+`MAX_REPORTS` times for each question. Therefore a publisher cannot cause a flood of reports.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """
@@ -47,11 +49,11 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 TRACE = "_OZ.TRACE"
-"""Subject of questions, answers and reports. Permissions for traces name it too."""
+"""Subject of questions, answers and reports. A file of permissions uses it to permit traces."""
 HEADER = "oz-trace"
 """Header that marks a message. Its value is the id of the question."""
 SECONDS = 60.0
-"""Seconds after its answer in which a peer reports marked messages."""
+"""Seconds for which a peer reports marked messages after its answer."""
 MAX_REPORTS = 100
 """Maximum number of reports that one peer sends for one question."""
 MAX_SUBSCRIPTIONS = 100
@@ -73,7 +75,7 @@ class Trace:
     Attributes:
         id: id of the question, and value of the header `oz-trace` in the marked message.
         hops: hop of this node, and then the hops of the peers that have answered.
-        missing: pairs of an asking node and a peer whose answer is missing.
+        missing: pairs of ids: a node that has asked a peer, and the peer that has not answered yet.
         reports: reports about marked messages.
     """
 
@@ -85,11 +87,11 @@ class Trace:
 
     @property
     def forwarders(self) -> set[str]:
-        """Ids of peers that pass on answers of other peers."""
+        """Ids of the forwarders, which send answers of other peers."""
         return {hop["node"] for hop in self.hops if hop["legs"]}
 
     def add(self, hop: Hop) -> None:
-        """Add the answer that a peer has sent to an asker. A second answer is ignored."""
+        """Add the answer of a peer. A second answer to the same asking node is ignored."""
         pair = hop["asker"], hop["node"]
         if pair in self.missing:
             self.missing.discard(pair)
@@ -99,7 +101,7 @@ class Trace:
                 self.missing.update({(leg["node"], peer) for peer in leg["asked"]} - answered)
 
     def has_arrived(self) -> bool:
-        """Return whether each recipient has received the marked message, and its handlers and recorders have ended."""
+        """Return whether each recipient has received the marked message, and handlers and recorders have handled it."""
         answered = {hop["node"]: hop for hop in self.hops}
         received = {(report["node"], report["group"]) for report in self.reports if "received" in report}
         for hop in [part for known in self.hops for part in (known, *known["legs"])]:
@@ -127,7 +129,8 @@ class _Asked:
     Attributes:
         peer: id of the peer that asked.
         until: time at which the question is forgotten.
-        back: `Traces` that received the question: of this node, or of a leg. It sends the reports to the peer.
+        back: `Traces` object that has received the question, of this node or of another leg of the forwarder. It sends
+            the reports to the peer.
         left: number of reports that this node may still send.
     """
 
@@ -141,13 +144,12 @@ class Traces:
     """Questions from one node to its peers, and its answers to their questions.
 
     Attributes:
-        pass_on: function of a forwarder, called with the `Traces` of the leg, the id, the subject, the ids of
-            forwarders that have passed the question on, and the asking peer. It returns a hop for each other bus.
+        pass_on: function of a forwarder that returns a hop for each other bus; see `BridgeEngine` in
+            `oz.services.bridge`.
         journals: directory of the journal for each subscription of a recorder.
     """
 
     def __init__(self, node: Engine) -> None:
-        """Start without questions."""
         self._node = node
         self._arrived: list[tuple[bytes, str | None, str, bytes]] = []
         self._arrived_bytes = 0
@@ -208,7 +210,7 @@ class Traces:
     # any node
 
     def _own_hop(self, raw: bytes, excluded: Collection[bytes]) -> Hop:
-        """Return the hop of this node: the part of a trace about the messages that it publishes.
+        """Return the hop of this node, with the peers to ask and the recipients of its messages.
 
         Args:
             raw: subject as bytes.
@@ -262,15 +264,15 @@ class Traces:
     def pass_question(
         self, trace_id: bytes, raw: bytes, via: bytes, excluded: Collection[bytes], back: Traces, peer: bytes
     ) -> Hop:
-        """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
+        """Send a question from another bus to the peers of this leg; return the hop of the leg.
 
         Args:
             trace_id: id of the question.
             raw: subject as bytes.
             via: ids of forwarders that have passed the question on, including this forwarder.
             excluded: ids of forwarders that receive no message from this forwarder.
-            back: `Traces` of the leg where the question arrived.
-            peer: id of the peer that asked at that leg.
+            back: `Traces` object of the leg at which the question arrived.
+            peer: id of the peer that sent the question to that leg.
         """
         hop = self._own_hop(raw, excluded)
         _bound(self._passed)
@@ -280,7 +282,7 @@ class Traces:
         return hop
 
     def has_passed(self, trace_id: bytes) -> bool:
-        """Return whether a question was passed on to this leg."""
+        """Return whether this leg has sent a question to its peers."""
         return trace_id in self._passed
 
     # under the lock of the subscriber
@@ -340,11 +342,11 @@ class Traces:
 
     @property
     def is_asked(self) -> bool:
-        """Whether this node has answered a question. Only then may a message be marked."""
+        """Whether this node has answered a question that has not expired. Otherwise it reports no message."""
         return bool(self._answered)
 
     def _may_report(self, message: Any) -> _Asked | None:
-        """Return the question of a marked message, and count a report. Return None if no report may be sent."""
+        """Return the question of a marked message, and count a report; None if no report may be sent."""
         trace_id = message.headers.get(HEADER)
         if type(trace_id) is not bytes:
             return None
@@ -445,7 +447,6 @@ class Traces:
         )
 
     def _denial(self, key: str | None, raw: bytes) -> Denial | None:
-        """Return the denial if the permissions of this node deny a publication; else None."""
         keys = self._node.subscriber.keys
         if keys is None or key is None:
             return None
@@ -453,7 +454,7 @@ class Traces:
         return denial_of(keys.credentials.rights().permissions, key, "publish", text)
 
     def _add_refusals(self, peer: bytes, hop: Hop) -> None:
-        """Add to the subscriptions in a hop the reason why the publisher of this node refuses them."""
+        """Add a reason to each subscription in a hop that the publisher of this node refuses."""
         with self._node.publisher.lock:
             session = self._node.publisher.session_of(peer)
             refused = {} if session is None else dict(session.refused)
@@ -469,7 +470,7 @@ def _bound(known: dict[bytes, _Asked]) -> None:
 
 def _matching(subscriptions: Subscriptions, raw: bytes) -> Iterator[Subscription]:
     for stream in [*subscriptions._active]:
-        # The subscriptions of a forwarder override `match`.
+        # `Subscriptions.match` is called directly, because the subscriptions of a forwarder override it.
         yield from Subscriptions.match(subscriptions, stream, raw, None)
 
 

@@ -1,1 +1,1 @@
-"""Publishers: state machines of links without I/O, and the engine with the sockets."""
+"""Publishers: state machines without I/O, and the engine that owns the sockets."""

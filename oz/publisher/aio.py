@@ -1,4 +1,4 @@
-"""The publisher for asyncio. It has no thread: it runs in the event loop."""
+"""The publisher for asyncio, which runs in the event loop without a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_COUNT = 2**31
 
 
 class _Done:
-    """Result of a call that is done. An await sometimes yields to the loop."""
+    """Awaitable result of a call that has finished. An await yields to the loop at most every `TURN` seconds."""
 
     __slots__ = ("_attendance",)
 
@@ -35,13 +35,12 @@ class _Done:
 
 
 class Publishing(PublishingBase):
-    """Calls of an object that publishes in an event loop: a publisher or a node."""
+    """Publish calls that `oz.asyncio.Publisher` and `oz.asyncio.Node` share."""
 
     _attendance: LoopAttendance
     _done: _Done
 
     def _attend_with(self, attendance: LoopAttendance) -> None:
-        """Set the object that runs the engine in the event loop. The calls wait with it."""
         self._attendance = attendance
         self._done = _Done(attendance)
 
@@ -56,19 +55,19 @@ class Publishing(PublishingBase):
     ) -> Awaitable[None]:
         """Publish one message; the arguments and errors are those of `oz.Publisher.publish`.
 
-        The call itself publishes the message, and need not be awaited. An await yields to the loop once every
-        millisecond. With `on_full="block"` and a full subscriber, the message is published only when the result is
-        awaited.
+        The call publishes the message before it returns, so that the result need not be awaited. An await yields to
+        the loop at most once in a millisecond. If a subscriber is full and `on_full` is "block", the result must be
+        awaited: the message is published when the subscriber has space again.
 
         Returns:
-            Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
+            Awaitable. If an await that waits for a full subscriber is cancelled, the message is not published.
         """
-        # Only one attribute of this object is read, because `__getattr__` makes each read slow.
+        # Each read of an attribute of `self` is slow, because the class defines `__getattr__`: read only `_engine`.
         engine = self._engine
         try:
             way = engine.quick[subject]
         except (KeyError, TypeError):
-            # A bytearray has no hash.
+            # TypeError: a bytearray has no hash.
             way = UNKNOWN
         if (
             headers is None
@@ -116,7 +115,8 @@ class Publishing(PublishingBase):
             pairs: pairs (subject, payload), in an ordinary or an asynchronous iterable.
 
         Returns:
-            Number of published messages. After an error or a cancellation, the messages before it are published.
+            Number of published messages. If `publish` raises for a message, or a cancellation interrupts the call, all
+            earlier messages are still published.
 
         Raises:
             ConfigurationError: an element is not a pair.
@@ -143,7 +143,7 @@ class Publishing(PublishingBase):
         return self.publish(subject, payload)
 
     def flush(self) -> Awaitable[None]:
-        """Send the messages that wait for a batch. The call itself flushes.
+        """Send all messages that wait in a batch. The call sends before it returns; the result may be awaited.
 
         Raises:
             ClosedError, OwnershipError: see `publish`.
@@ -154,9 +154,7 @@ class Publishing(PublishingBase):
     async def wait_for_subscribers(
         self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
     ) -> None:
-        """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`.
-
-        A cancellation ends the wait.
+        """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`. The wait can be cancelled.
 
         Args:
             subject: count only subscribers that receive this subject.
@@ -164,7 +162,7 @@ class Publishing(PublishingBase):
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: after the timeout there were fewer subscribers.
+            Timeout: fewer subscribers than `count` were found within `timeout` seconds.
             SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
@@ -175,8 +173,8 @@ class Publishing(PublishingBase):
 class Publisher(Publishing, PublisherBase):
     """Publishes messages by subject, as `oz.Publisher` does, in an event loop.
 
-    All calls belong to the thread of the loop. Messages that wait for a batch are sent at the end of the
-    loop's turn.
+    All calls must be made in the thread of the loop. Messages that wait in a batch are sent at the end of the
+    loop's current iteration.
     """
 
     _class_name = "oz.asyncio.Publisher"
@@ -195,43 +193,44 @@ class Publisher(Publishing, PublisherBase):
         self._attendance.call(self._life.drop)
 
     def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Bind to an endpoint at once; see `oz.Publisher.bind`. The result may be awaited."""
+        """Bind to an endpoint before the call returns; see `oz.Publisher.bind`. The result may be awaited."""
         super().bind(endpoint)
         return self._done
 
     def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Connect to an endpoint at once; see `oz.Publisher.connect`. The result may be awaited."""
+        """Connect to an endpoint before the call returns; see `oz.Publisher.connect`. The result may be awaited."""
         super().connect(endpoint)
         return self._done
 
     def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `bind` at once; see `oz.Publisher.unbind`. The result may be awaited."""
+        """Undo `bind` before the call returns; see `oz.Publisher.unbind`. The result may be awaited."""
         super().unbind(endpoint)
         return self._done
 
     def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `connect` at once; see `oz.Publisher.disconnect`. The result may be awaited."""
+        """Undo `connect` before the call returns; see `oz.Publisher.disconnect`. The result may be awaited."""
         super().disconnect(endpoint)
         return self._done
 
     async def close(self, *, timeout: float | None = 5.0) -> int:
-        """Close. A second call does nothing, and so does a call in the child of a fork.
+        """Close the publisher. A second call does nothing. In the child of a fork, `close` does nothing.
 
-        The call waits for the same events as `oz.Publisher.close`. After a cancellation no message can be published,
-        and `close` may be called again.
+        The call waits for the same events as `oz.Publisher.close`. If `close` is cancelled, no message can be
+        published any more, and `close` may be called again.
 
         Args:
-            timeout: maximum time in seconds for the whole call; None as in `oz.Publisher.close`.
+            timeout: maximum time in seconds for the whole call; None has the same meaning as in `oz.Publisher.close`.
 
         Returns:
-            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that subscribers have not acknowledged. A message for a group with `ack="handled"` counts
+            until a member has handled it.
         """
         check_wait("timeout", timeout)
         engine = self._engine
         if engine.is_foreign:
             return 0
         if engine.is_closed:
-            # The end of the context may have closed the sockets.
+            # The sockets may have been closed because the program terminated their context.
             return self._life.finish(0.0)
         self._attendance.leave_closed_loop()
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
@@ -241,11 +240,9 @@ class Publisher(Publishing, PublisherBase):
         return left
 
     async def __aenter__(self) -> Self:
-        """Return the publisher; the `async with` block closes it."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         await self.close()

@@ -24,15 +24,14 @@ from oz.wire.codec import Codec
 
 
 class PublishingBase:
-    """Calls by which a publisher or a node publishes without a wait."""
+    """Publish calls that do not wait, shared by publishers and nodes."""
 
-    # A slot, because C reads it.
+    # C code reads the slot `_outbox`.
     __slots__ = ("__dict__", "__weakref__", "_outbox")
 
     _engine: Engine
 
     def _publish_with(self, engine: Engine) -> None:
-        """Set the engine that the calls use."""
         self._engine = engine
         if HOT is not None:
             self._outbox = HOT.Outbox(
@@ -64,7 +63,10 @@ class PublishingBase:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect messages that a `with` block publishes. Full batches are sent at once, the last batch at its end."""
+        """Collect messages in batches while a `with` block runs.
+
+        A full batch is sent at once. The last batch is sent at the end of the block.
+        """
         engine = self._engine
         token = object()
         try:
@@ -74,11 +76,13 @@ class PublishingBase:
             try:
                 engine.release(token)
             finally:
-                # Again, if a signal handler has raised in the first call.
+                # The second call has an effect only if a signal handler has raised in the first call.
                 engine.release(token)
 
     def has_subscribers(self, subject: str | bytes) -> bool:
-        """Return whether a subscriber receives a subject. Subscribers whose link is cut, and may resume, count too.
+        """Return whether a subscriber receives a subject.
+
+        A subscriber that has lost its connection counts until its link can no longer resume.
 
         Raises:
             SubjectError, ClosedError, OwnershipError: see `publish`.
@@ -110,17 +114,18 @@ class PublisherBase(PublishingBase, ABC):
 
         Args:
             bind: endpoints to listen at.
-            connect: endpoints to connect to, such as the endpoint of a proxy. Links need `bind`.
+            connect: endpoints to connect to, for example the endpoint of a proxy. Links need `bind`.
             codec: codec that encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
             dialect: rules for subjects, one of `oz.DIALECTS`.
-            on_full: reaction of `publish` if a subscriber without an overflow policy is full: "drop" the message for
-                this subscriber, "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may request the newest message of each subject.
-            links: endpoint for links; None derives an endpoint for links from each endpoint (TCP port + 10,000,
-                `.links` behind an ipc or inproc name); False turns links off.
+            on_full: reaction of `publish` if a subscriber without an overflow policy is full. "drop" drops the message
+                for this subscriber, "block" waits for at most `send_timeout` seconds, "raise" raises `WouldBlock`.
+            last_value: whether the publisher keeps the newest message of each subject for subscriptions that request
+                it.
+            links: endpoint for links. None derives a link endpoint from each endpoint: TCP port + 10,000, or `.links`
+                appended to an ipc or inproc name. False turns links off.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-            context: ZeroMQ context of the sockets; needed for inproc endpoints. Without a context the publisher
-                creates its own context.
+            context: ZeroMQ context of the sockets; inproc endpoints need one. With None, the publisher creates its
+                own context.
             options: limits and other settings; see `oz.options.Options`.
             unknown: misspelled arguments, which raise an error with a suggestion.
 
@@ -160,7 +165,7 @@ class PublisherBase(PublishingBase, ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Start the engine: the publisher has an endpoint."""
+        """Start the engine, because the publisher has its first endpoint."""
 
     @abstractmethod
     def _abort(self) -> None:
@@ -168,13 +173,13 @@ class PublisherBase(PublishingBase, ABC):
 
     @abstractmethod
     def _drop(self) -> None:
-        """Close without a wait, because the publisher was garbage-collected, in any thread."""
+        """Close a garbage-collected publisher without a wait. Any thread may call this method."""
 
     def report_loss(self, count: int | None) -> None:
-        """Report messages that were lost before they reached this publisher, for gateways and forwarders.
+        """Report that messages were lost before they reached this publisher. Gateways and forwarders use this.
 
-        Subscribers over links get a gap after the messages that were published before. Plain subscribers receive no
-        report.
+        Each subscriber with a link gets a gap, behind the messages that were published before this call. Plain
+        subscribers get no report.
 
         Args:
             count: number of lost messages; None if it is unknown.
@@ -191,14 +196,14 @@ class PublisherBase(PublishingBase, ABC):
         """Bind to an endpoint, and to its link endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or the endpoint of an explicit `links=` cannot be used.
+            EndpointError: the endpoint cannot be used, or the endpoint given as `links=` cannot be used.
             ClosedError, OwnershipError: see `publish`.
         """
         self._engine.bind(endpoint)
         self._start()
 
     def connect(self, endpoint: str | bytes) -> None:
-        """Connect to an endpoint, for plain subscribers only: links need `bind`.
+        """Connect to an endpoint. It serves plain subscribers only, because links need `bind`.
 
         Raises:
             EndpointError: the endpoint cannot be used.
@@ -229,7 +234,7 @@ class PublisherBase(PublishingBase, ABC):
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint that was bound last; without a bound endpoint, the endpoint that was connected last, or None."""
+        """Last bound endpoint. Without a bound endpoint, the last connected endpoint, or None."""
         return self._engine.endpoint
 
     @property
@@ -239,7 +244,7 @@ class PublisherBase(PublishingBase, ABC):
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints at which subscribers reach the publisher over links."""
+        """Endpoints to which subscribers connect their links."""
         return self._engine.link_endpoints
 
     @property
@@ -255,22 +260,19 @@ class PublisherBase(PublishingBase, ABC):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError with a suggestion."""
             raise no_attribute(self._class_name, type(self), name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Raise AttributeError for socket options of pyzmq, because they would have no effect on a publisher."""
+            """Raise AttributeError for socket options of pyzmq, which would have no effect on a publisher."""
             if name in OPTIONS_OF_SOCKETS:
                 raise no_attribute(self._class_name, type(self), name)
             super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        """Show the endpoints."""
         where = ", ".join(self.endpoints) or ("closed" if self._engine.is_closed else "no endpoint")
         return f"<{self._class_name} {where}>"
 
     def __del__(self) -> None:
-        """Close a garbage-collected publisher without a wait."""
         engine = self.__dict__.get("_engine")
         if engine is None or engine.is_closed or engine.is_foreign:
             return

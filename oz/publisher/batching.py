@@ -1,4 +1,4 @@
-"""Batches of a publisher: messages that are sent together, and bodies that several sessions share.
+"""Batches of a publisher: messages that are sent together, packed into bodies that several sessions may share.
 
 Theory of operation
 -------------------
@@ -6,16 +6,16 @@ Theory of operation
 message waits until `batch` messages wait or `batch_delay` seconds have passed. A flush packs the messages into bodies.
 Streams that receive the same messages share one `Body`, which is packed once.
 
-The publisher is quiet if the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
-messages since)`. 20 µs alone would be too short, because a send to 50 subscribers takes longer. The last factor
-detects a program that publishes in a loop, while most of its messages match nothing.
+The publisher is quiet if no send has ended within the last `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
+messages since the last send)`. 20 µs alone would be too short, because a send to 50 subscribers takes longer. The last
+factor detects a program that publishes in a loop while few of its messages match a subscription.
 
-A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more gets its own body, so that
-a subscriber with a small `largest_frame` loses this message only. A body ends where the difference of two positions is
-not between 1 and 2³² − 1, because the head of a batch stores these differences in 32 bits (`oz.wire.links`).
+A body with several messages has at most `body_bytes` bytes. A message of `alone_bytes` or more gets its own body, so
+that a subscriber with a small `largest_frame` loses only this message. The head of a batch stores the difference of
+successive positions in 32 bits (`oz.wire.links`). Where a difference is not between 1 and 2³² − 1, a new body begins.
 
-The recipients of a message are a tuple of streams. Equal tuples are one object (see `routing`). Therefore the usual
-flush compares identities only.
+The recipients of a message are a tuple of streams. Equal tuples are the same object (see `oz.publisher.routing`).
+Therefore a flush usually compares tuples by identity.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 BODY_BYTES = 1 << 20
 """Maximum size in bytes of a body with several messages."""
 ALONE_BYTES = 1 << 16
-"""Size in bytes from which a message gets its own body."""
+"""A message of at least this number of bytes gets its own body."""
 QUIET = 20e-6
-"""Seconds after a short send at which the publisher becomes quiet."""
+"""Seconds after which the publisher is quiet again, if the last send was short."""
 _OVERHEAD = 12  # Maximum number of bytes that MessagePack adds to a message without extras.
 
 Recipients = tuple["Stream", ...]
@@ -43,7 +43,7 @@ _pack_waiting = None if HOT is None else HOT.pack_waiting
 
 
 class Body:
-    """Messages that are packed once, for one or more sessions.
+    """Packed messages, which one or more sessions send.
 
     Attributes:
         count: number of messages.
@@ -51,18 +51,18 @@ class Body:
         size: size of the frame in bytes.
         position: position of the first message.
         differences: differences between successive positions, encoded as in `oz.wire.links.Head`.
-        at: time of the flush in seconds; 0 before it is known.
+        at: time of the flush in seconds; 0 until the flush sets the time.
     """
 
     __slots__ = ("_flat", "_positions", "at", "count", "differences", "frame", "position", "size")
 
     def __init__(self, flat: list[Any] | None, positions: Sequence[int], frame: bytes | None = None) -> None:
-        """Pack messages.
+        """Pack messages, or use packed messages.
 
         Args:
             flat: list with three items for each message: subject, payload and extras; None if `frame` is given.
             positions: position of each message, in rising order.
-            frame: packed messages; None if they must be packed.
+            frame: messages that are packed already; None to pack the messages of `flat`.
         """
         self.count = len(positions)
         self.frame = links.encode_body(flat or ()) if frame is None else frame
@@ -74,12 +74,12 @@ class Body:
         self._flat = flat
 
     def drop_unpacked(self) -> None:
-        """Free the unpacked messages, because every session has received the body."""
+        """Free the unpacked messages, when all recipients have received the body."""
         self._flat = None
 
     @property
     def positions(self) -> Sequence[int]:
-        """Position of each message."""
+        """Positions of the messages."""
         return self._positions
 
     def flat(self) -> list[Any]:
@@ -92,7 +92,7 @@ class Body:
         return zip(self._positions, flat[0::3], flat[1::3], flat[2::3], strict=True)
 
     def part(self, start: int, stop: int) -> Body:
-        """Return a new body with the messages from index `start` to before index `stop`."""
+        """Return a new body with the messages from index `start` to index `stop`, exclusive."""
         body = Body(self.flat()[3 * start : 3 * stop], self._positions[start:stop])
         body.at = self.at
         body.drop_unpacked()
@@ -109,7 +109,7 @@ class Batcher:
         unmatched: number of messages without recipients, counted by `publish`.
     """
 
-    # Slots, because C reads and fills them.
+    # C code reads and writes these slots.
     __slots__ = ("__dict__", "_pause", "_sent_at", "_unmatched_then", "position", "unmatched")
 
     def __init__(
@@ -123,10 +123,10 @@ class Batcher:
         """Start empty.
 
         Args:
-            batch: maximum number of messages in a batch. The protocol's `MAX_COUNT` is the highest number that applies.
+            batch: maximum number of messages in a batch; a number above `oz.wire.links.MAX_COUNT` means `MAX_COUNT`.
             batch_delay: maximum time in seconds that a message waits.
             body_bytes: maximum size in bytes of a body with several messages.
-            alone_bytes: size in bytes from which a message gets its own body.
+            alone_bytes: a message of at least this number of bytes gets its own body.
         """
         self.waiting: list[Any] = []
         self.position = 0
@@ -144,12 +144,15 @@ class Batcher:
             recipients: streams that receive the message.
             subject: subject as bytes.
             payload: payload as bytes.
-            extras: map of headers and other optional fields, as sent; None without such fields.
+            extras: map with the headers and other optional fields of the message; None if there are none.
         """
         self.waiting += (recipients, subject, payload, extras)
 
     def is_due(self, now: float) -> bool:
-        """Return whether the messages must be sent now: the batch is full or old, or the publisher is quiet."""
+        """Return whether the waiting messages must be sent now.
+
+        They must be sent if the batch is full or old, or if one message waits and the publisher is quiet.
+        """
         waiting = len(self.waiting)
         if waiting >= 4 * self.batch:
             return True
@@ -158,7 +161,7 @@ class Batcher:
         return waiting > 0 and now - self._sent_at >= self.batch_delay
 
     def is_quiet(self, now: float) -> bool:
-        """Return whether a message is sent at once if no other message waits."""
+        """Return whether the publisher is quiet; see the theory of operation."""
         return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
@@ -167,7 +170,7 @@ class Batcher:
         self._sent_at, self._unmatched_then = ended, self.unmatched
 
     def deadline(self) -> float | None:
-        """Return the time in seconds at which the waiting messages must be sent; None without messages."""
+        """Return the time in seconds at which the waiting messages must be sent; None if no message waits."""
         return self._sent_at + self.batch_delay if self.waiting else None
 
     def flush(self) -> list[tuple[Recipients, Body]]:
@@ -188,9 +191,9 @@ class Batcher:
         items = waiting[:]
         recipients: list[Recipients] = items[0::4]
         first, count = recipients[0], len(recipients)
-        # The position changes first, so that after an interruption no position is used twice.
+        # Advance the position first: if a signal handler raises here, no position is used twice.
         base, self.position = self.position, self.position + count
-        # `publish` may append while this runs: only the copied part is removed.
+        # `publish` may append messages meanwhile. Therefore only the copied part is removed.
         del self.waiting[: len(items)]
         del items[0::4]
         if recipients.count(first) == count:
@@ -202,7 +205,7 @@ class Batcher:
     def _mixed(
         self, recipients: list[Recipients], items: list[Any], base: int
     ) -> list[tuple[Recipients, Body]]:
-        """Group the messages by stream. Streams with equal messages share bodies."""
+        """Pack the messages of each stream. Streams with equal messages share bodies."""
         by_choice: dict[Recipients, list[int]] = {}
         for index, chosen in enumerate(recipients):
             indexes = by_choice.get(chosen)
@@ -228,10 +231,10 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        # The first payload is an estimate for all payloads, so that large messages are seldom packed twice.
+        # The size of the first payload is an estimate for all payloads, so that large messages are seldom packed twice.
         is_small = len(flat[1]) * count < self._one_body
         if is_small and count <= self.batch:
-            # Packing costs less than adding the sizes.
+            # Pack without adding up the sizes first, because packing costs less than adding.
             frame = links.encode_body(flat)
             if len(frame) < self._one_body:
                 return iter((Body(flat, positions, frame),))
@@ -248,7 +251,7 @@ def split(
         flat: list with three items for each message: subject, payload and extras.
         positions: position of each message.
         body_bytes: maximum size in bytes of a body with several messages.
-        alone_bytes: size in bytes from which a message gets its own body.
+        alone_bytes: a message of at least this number of bytes gets its own body.
         batch: maximum number of messages in a body.
     """
     start = size = 0

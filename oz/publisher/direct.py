@@ -1,10 +1,10 @@
-"""Direct stream of a session, by which a node sends replies and introductions to one other node.
+"""Direct stream of a session: a node sends replies and introductions to one other node on this stream.
 
-Stream 0 exists in each session without a declaration. Its messages match no pattern, and no overflow policy or memory
-limit drops them: a full direct stream refuses the next message. When the session ends, its messages are discarded.
+Each session has stream 0, without a declaration. The messages of stream 0 need not match a pattern. No overflow policy
+or memory limit drops them: a full direct stream refuses the next message. When the session ends, the publisher discards
+the waiting messages.
 
-The object is created with the first direct message. Therefore sessions of publishers that are no nodes have no such
-object.
+The object is created for the first direct message. Therefore a session of a publisher that is not a node has none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DirectStream(Stream):
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether `publish` must check the space of this stream: always False."""
+        """Always False, because a full direct stream never delays `publish`."""
         return False
 
     def keep(self, body: Body, flags: int) -> None:
@@ -50,7 +50,7 @@ class DirectStream(Stream):
         return 0
 
     def drop_backlog(self) -> None:
-        """Drop nothing: the messages are given up when the session ends."""
+        """Drop nothing, because direct messages stay until the session ends."""
 
     def count_lost(self, count: int | None) -> None:
-        """Count nothing, because messages that were lost before the publisher were not direct messages."""
+        """Count nothing, because messages lost on their way to the publisher were not direct messages."""

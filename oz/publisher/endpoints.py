@@ -1,9 +1,11 @@
 """Endpoints of a publisher: each endpoint for plain subscribers has a second endpoint for links.
 
-For the TCP port `*`, a port is picked whose link port is free too. For another port whose link port is in use, the
-publisher serves plain subscribers only and logs a warning; `retry` binds the link port once it is free.
-Linux uses ports above 32,767 for outgoing connections too. Such a connection may occupy a link port, until a minute
-after the end of the connection. With an explicit `links=`, an endpoint that is in use raises EndpointError.
+For the TCP port `*`, the publisher picks a port whose link port is free too. If the link port of a given port is in
+use, the publisher logs a warning and serves plain subscribers only. Later, `retry` tries to bind the link port again.
+If the endpoint given as `links=` is in use, `bind` raises EndpointError.
+
+Linux also uses ports above 32,767 for outgoing connections. An outgoing connection can occupy a link port, and
+occupies the port for one more minute after it has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from oz.transport.errors import EndpointError
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
-_ATTEMPTS = 64  # Maximum number of port pairs that are tried.
+_ATTEMPTS = 64  # Maximum number of ports that `bind` tries for `*`.
 _MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _CONNECT_HINT = "name the host and the port of the other side"
@@ -36,14 +38,14 @@ _log = logger("oz.publisher")
 
 
 class PublisherEndpoints:
-    """Endpoints of a publisher. The caller of each method has the lock of the engine.
+    """Endpoints of a publisher. The caller of each method holds the lock of the engine.
 
     Attributes:
-        bound: bound endpoints, each with its link endpoint or None. An endpoint for links only is its own link
-            endpoint.
+        bound: dict from each bound endpoint to its link endpoint, or to None. An endpoint that `bind_links` has bound
+            is mapped to itself.
         connected: connected endpoints.
         listener: ROUTER socket for links; None before the first link endpoint.
-        taken: bound endpoints whose link endpoint is in use.
+        taken: bound endpoints without links, because another socket uses their link endpoint.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class PublisherEndpoints:
         Args:
             plain: socket of the plain subscribers.
             create_listener: function that creates the ROUTER.
-            links: endpoint for links; None derives it from each bound endpoint, False turns links off.
-            own_context: whether the publisher created the context, so that no other socket can be in it.
+            links: endpoint for links. None derives a link endpoint from each bound endpoint, False turns links off.
+            own_context: whether the publisher created its context. No other socket can use this context, so that
+                inproc endpoints are refused.
             keys: keys of the publisher; None without security.
         """
         self._plain, self._create_listener = plain, create_listener
@@ -74,7 +77,7 @@ class PublisherEndpoints:
 
     @property
     def last(self) -> str | None:
-        """Endpoint that was bound last; without a bound endpoint, the endpoint that was connected last, or None."""
+        """Last bound endpoint. Without a bound endpoint, the last connected endpoint, or None."""
         return next(reversed(self.bound), None) or (self.connected[-1] if self.connected else None)
 
     @property
@@ -84,21 +87,21 @@ class PublisherEndpoints:
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints for links."""
+        """Bound link endpoints, each one only once."""
         return tuple(dict.fromkeys(endpoint for endpoint in self.bound.values() if endpoint is not None))
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or the endpoint of an explicit `links=` cannot be used.
+            EndpointError: the endpoint cannot be used, or the endpoint given as `links=` cannot be used.
         """
         text = as_text(endpoint)
         self._check(text)
         descriptors.need_for_endpoint(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
         if self._links is not False and self.listener is None:
-            # The ROUTER exists before the first endpoint is bound, because subscribers then ask for links at once.
+            # Create the ROUTER before binding, because subscribers may ask for links as soon as the endpoint is bound.
             self.listener = self._create_listener()
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
@@ -214,7 +217,7 @@ class PublisherEndpoints:
         self.connected.append(text)
 
     def unbind(self, endpoint: str | bytes) -> None:
-        """Undo a `bind`. Connected links stay until their connection ends.
+        """Undo a `bind`. Existing links stay connected.
 
         Raises:
             EndpointError: the publisher is not bound to the endpoint.
@@ -246,12 +249,12 @@ class PublisherEndpoints:
         self.connected.remove(text)
         if self._keys is not None:
             self._keys.forget(text)
-        # ENOENT: the endpoint was disconnected before, because of its key.
+        # ZMQError with ENOENT: `PublisherKeys` has already disconnected an endpoint whose key it does not trust.
         with suppress(zmq.ZMQError):
             self._plain.socket.disconnect(text)
 
     def close(self) -> None:
-        """Remove the socket files, and forget the endpoints."""
+        """Remove the files of ipc sockets, and clear the lists of endpoints."""
         self._plain_files.remove_all()
         self._link_files.remove_all()
         self.bound.clear()

@@ -1,30 +1,33 @@
-"""Engine of a publisher: sockets, lock and clock around the sessions.
+"""Engine of a publisher: it owns the sockets, the lock, the clock and the sessions.
 
 Theory of operation
 -------------------
-The engine has an XPUB for plain subscribers, a ROUTER for links and the pure machine `Sessions`. One lock guards the
-sockets and the sessions. Threads that publish, and the *attending* side, which is a thread (`oz.publisher.thread`) or
-an event loop, share the lock:
+The engine has an XPUB for plain subscribers, a ROUTER for links, and the state machine `Sessions`. One lock guards the
+sockets and the sessions. The lock is shared by the threads that publish and by the *attending side*: a thread
+(`oz.publisher.thread`) or an event loop (`oz.publisher.loop`) that calls `attend`.
 
-- `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The
-  publishing thread flushes when the batch is full or the publisher is quiet. The flushing thread also reads, because
-  libzmq may have processed the command that makes the descriptor readable.
-- `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. If work remains,
+- `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The publishing
+  thread flushes when the batch is full or the publisher is quiet. After a flush, the same thread also reads frames,
+  because sending may have processed the libzmq command that would have made the descriptor readable.
+- `attend` reads at most 100 frames, applies declarations for at most 3 ms, runs due steps, and sends. If work remains,
   `attend` returns True and is called again. Between two calls, publishing threads get the lock.
-- `next_deadline` is the time at which `attend` must run, even if no descriptor is readable.
+- `next_deadline` returns the time at which `attend` must run, even if no descriptor is readable.
 
-The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
-atomic, and a flush removes only messages that it has copied. A message may be routed before a declaration is applied,
-and appended after it. Then `publish` had not returned when the publisher answered the declaration. The attending side
-must not sleep past the deadline of a message: it sets `is_resting`, then checks the list; `publish` appends, then
-reads `is_resting`. Therefore at least one of the two threads sees the change that the other thread made.
+The hot path of `publish` takes no lock: it reads a dictionary, and extends a list by one C call. Both operations are
+atomic under the GIL, and a flush removes only messages that it has copied. A declaration may be applied after `publish`
+has read the recipients and before it appends the message. A subscriber cannot miss a message by this race, because
+only a `publish` that begins after the ANSWER must respect the declaration.
 
-An exception inside the state machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
-`_recover` replaces it by an empty state machine that continues its numbers, and sends a probe to each link. The
-subscribers then send HELLO again and report a gap of unknown size. `LinkListener` completes interrupted messages.
+The attending side must not sleep past the deadline of a message. It sets `is_resting`, then checks the waiting list.
+`publish` appends to the list, then reads `is_resting`. Therefore at least one of the two threads sees the change that
+the other thread made.
 
-The calls that wait, `room`, `subscribers` and `acknowledgements`, return `Steps` (`oz.transport.steps`). The functions
-in `waiters` are called after each change that may end a wait.
+An exception inside the state machine, for example KeyboardInterrupt in a publishing thread, may leave it inconsistent.
+Then `_recover` creates an empty state machine, which continues the positions, and sends a probe to each link. The
+subscribers send HELLO again and report a gap of unknown size. `LinkListener` completes interrupted messages.
+
+The calls that wait, `room`, `subscribers` and `acknowledgements`, return `Steps` (`oz.transport.steps`). The engine
+calls the functions in `waiters` after each change that may end a wait.
 """
 
 from __future__ import annotations
@@ -72,27 +75,28 @@ from oz.wire.extras import check_extras, sticky_bytes
 from oz.wire.links import Hello, join
 
 MAX_READ = 100
-"""Maximum number of subscribers' frames that one read returns. Then publishing threads get the lock."""
+"""Maximum number of frames that one call of `attend` reads, so that publishing threads get the lock."""
 SLICE = 0.003
-"""Maximum time in seconds for reading, applying or sending. Then publishing threads get the lock."""
+"""Maximum time in seconds for reading, applying or sending, so that publishing threads get the lock."""
 RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Maximum number of unacknowledged batches of a session."""
 WATCH_INTERVAL = 0.01
-"""Seconds between two checks for plain subscriptions while messages are sent to plain subscribers."""
-_LARGE = 1_024  # Size in bytes: the decoding of a larger frame may take long.
-_ITEMS = 4  # Items of `waiting` for one message.
+"""Seconds between two checks for new plain subscriptions, while messages are sent to plain subscribers."""
+_LARGE = 1_024  # Size in bytes. It may take long to decode a larger frame.
+_BYE = bytes([wire.BYE])
+_ITEMS = 4  # Number of items that one message has in `waiting`.
 _STEPS = 8  # Number of patterns that are applied between two reads of the clock.
 _TOTAL_BYTES = 1 << 30
-_MAX_DENIALS = 3  # Maximum number of denied subscriptions in the error of a timeout.
-_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
-_BYE_LINGER = 1_000  # Maximum milliseconds for sending BYE frames, if all messages are acknowledged.
+_MAX_DENIALS = 3  # Maximum number of denied subscriptions in the text of a `Timeout`.
+_MIN_LINGER = 50  # Milliseconds after `close(timeout=0)`; enough to reach subscribers on this host.
+_BYE_LINGER = 1_000  # Maximum milliseconds to send BYE, if all messages are acknowledged.
 
 ON_FULL = ("drop", "block", "raise")
 
 UNKNOWN: Any = ()
-"""Result of a failed lookup in `Engine.quick`, which holds None for subjects without subscribers."""
+"""Marks a subject that is not in `Engine.quick`. None cannot mark it, because None means no subscribers there."""
 
 _FD = int(zmq.FD)
 _Result = TypeVar("_Result")
@@ -105,8 +109,8 @@ class Outgoing(NamedTuple):
         subject: subject as text.
         raw: subject as bytes.
         payload: payload as bytes.
-        extras: map of headers and other optional fields, as sent; None without such fields.
-        key: key by which sticky groups choose a member; None for the subject.
+        extras: map with the headers and other optional fields of the message; None if there are none.
+        key: key by which sticky groups choose a member; None uses the subject.
     """
 
     subject: str
@@ -120,37 +124,37 @@ class Engine:
     """Sockets and sessions of one publisher.
 
     Attributes:
-        quick: cache by subject. The value is a pair of streams and encoded subject, if only links without groups
-            receive the subject. It is the encoded subject alone, if only plain subscribers receive it, and
-            None without subscribers. All other subjects are absent.
+        quick: cache of recipients by subject. If only links without groups receive the subject, the value is a pair of
+            streams and encoded subject. If only plain subscribers receive the subject, the value is the encoded
+            subject. Without subscribers the value is None. All other subjects are not in the cache.
         batcher: messages that wait for the next flush.
-        waiting: list of the batcher's messages.
-        full_length: length of `waiting` at which a batch is full.
+        waiting: the list `batcher.waiting`.
+        full_length: the batch is full when `waiting` has this length.
         max_message_bytes: maximum size of a payload in bytes.
-        max_fast_bytes: maximum size in bytes of a payload that the hot path sends. If `publish` may wait, a batch of
-            such payloads has at most half of `pending_bytes`, and a larger payload is sent at once.
+        max_fast_bytes: maximum size in bytes of a payload that the hot path sends. If `publish` may wait, the limit
+            keeps a batch below half of `pending_bytes`, and a larger payload is sent at once.
         settings: limits of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
-        is_resting: whether the attending side sleeps without regard to `waiting`.
-        is_watching: whether the attending side checks plain subscriptions every `WATCH_INTERVAL`, because
-            messages are sent to plain subscribers.
+        is_resting: whether the attending side sleeps, and must be woken when a message is appended to `waiting`.
+        is_watching: whether the attending side checks for plain subscriptions every `WATCH_INTERVAL`, because messages
+            are sent to plain subscribers.
         plain_sent: number of messages that only plain subscribers received.
-        is_pressed: whether a batch may fill a stream. Then `publish` checks the space; only with `on_full` "block"
-            or "raise".
-        defers: whether the attending side collects requests and replies, of several threads or of one turn of a
-            loop, and sends them together. Otherwise requests and replies are sent as messages of `publish`.
+        is_pressed: whether the next batch may fill a stream, so that `publish` must check for space. This can only be
+            True if `on_full` is "block" or "raise".
+        defers: whether the attending side collects the requests and replies of several threads, or of one iteration of
+            an event loop, and sends them together. Otherwise they are sent like messages of `publish`.
         is_foreign: whether this process is a child of the process that created the engine.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
         wake: function that wakes the attending side.
-        waiters: functions that the engine calls after each change for which a call may wait.
-        lock: lock for all calls but the hot path.
-        interest_class, last_values_class, sessions_class, subjects_class: classes of the parts that a node replaces.
-        runtime: functions that access sockets and clocks.
+        waiters: functions that the engine calls after each change that may end a wait.
+        lock: lock that all calls take, except the hot path.
+        interest_class, last_values_class, sessions_class, subjects_class: classes that the engine of a node replaces.
+        runtime: clocks and socket functions.
         owns_context: whether `end_context` terminates the context.
     """
 
-    # Slots, because C reads them.
+    # C code reads these slots.
     __slots__ = (
         "__dict__", "__weakref__", "_held", "_listener", "_sessions", "is_closing", "is_pressed", "is_resting",
         "is_watching", "plain_sent",
@@ -218,7 +222,8 @@ class Engine:
             )
         self.settings = Settings(
             window=WINDOW,
-            # Subscribers acknowledge each quarter of it: a full publisher does not wait for their timer.
+            # Subscribers acknowledge each quarter of this size. If the window were larger than `pending_bytes`, a full
+            # publisher would often wait until a timer makes the subscriber acknowledge.
             window_bytes=min(options.resume_bytes, options.pending_bytes),
             pending_bytes=options.pending_bytes,
             total_bytes=max(_TOTAL_BYTES, options.pending_bytes),
@@ -235,7 +240,7 @@ class Engine:
         self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16) if origin is None else origin
         self.plain_sent = self._silent = self._refused = 0
-        # The number of tokens, for the hot path.
+        # `_held` is the length of `_holds`, because the hot path reads a number.
         self._holds: set[object] = set()
         self._held = 0
         self._given_up = self._given_up_before_close = self._redelivered = self._rejected = 0
@@ -287,7 +292,7 @@ class Engine:
 
     @property
     def card(self) -> bytes:
-        """Card, which introduces a node in later WELCOMEs; empty for a publisher that is no node."""
+        """Card that introduces a node in later WELCOMEs; empty if the publisher is not a node."""
         return self._sessions.card
 
     @card.setter
@@ -296,7 +301,7 @@ class Engine:
 
     @property
     def admit(self) -> Callable[[Hello, str | None], int | None]:
-        """Function that is called under the lock with a HELLO and its user. It returns the reason of a BYE, or None."""
+        """Function that decides about each HELLO; see `Sessions.admit`. The engine calls it under the lock."""
         return self._sessions.admit
 
     @admit.setter
@@ -305,7 +310,7 @@ class Engine:
 
     @property
     def on_session(self) -> Callable[[Session, str], object]:
-        """Function that is called under the lock with a session and an event; see `Sessions.on_session`."""
+        """Function that receives the events of sessions; see `Sessions.on_session`. It is called under the lock."""
         return self._sessions.on_session
 
     @on_session.setter
@@ -315,7 +320,7 @@ class Engine:
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None if no node receives it.
 
-        Another thread may publish at the same time: `Group.pick` needs `lock`.
+        The caller must hold `lock` to call `Group.pick`, because another thread may publish at the same time.
 
         Args:
             subject: subject as text.
@@ -336,19 +341,19 @@ class Engine:
         *,
         is_alone: bool = True,
     ) -> bool:
-        """Publish a message to one stream, with the next batch.
+        """Publish a message to one stream, in the next batch.
 
         Args:
-            stream: stream from the result of `responders`. If the stream has a group, the caller has counted the
-                message in `load`.
+            stream: stream from the result of `responders`. If the stream has a group, the caller has added the message
+                to the stream's `load`.
             raw: subject as bytes.
             payload: payload as bytes.
             extras: result of `check_extras`, or None.
-            is_alone: whether the caller expects no other message for the same batch.
+            is_alone: whether this is probably the only message of its batch.
 
         Returns:
-            False if the stream is full or its session has ended. Then nothing was published, and `load` does not
-            count the message any more.
+            True if the message was published. False if the stream is full or its session has ended; the message is
+            then removed from `load`.
 
         Raises:
             ClosedError, OwnershipError: see `check_usable`.
@@ -359,9 +364,9 @@ class Engine:
         return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
 
     def _may_append(self, stream: Stream, size: int) -> bool:
-        """Return whether a message for one stream can join the batch without the lock.
+        """Return whether a message for one stream can be added to the batch without the lock.
 
-        This saves time, because sends hold the lock, and a thread that waits for it costs two thread switches.
+        A thread that waits for the lock, which sends hold, would cost two thread switches.
         """
         waiting, session = len(self.waiting), stream.session
         if self._held or self.is_closing or not self.defers or waiting + _ITEMS >= self.full_length:
@@ -371,7 +376,6 @@ class Engine:
         return stream.has_space(size)
 
     def _append(self, recipients: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
-        """Add a message to the batch that the attending side sends. The caller has called `_may_append`."""
         self.waiting.extend((recipients, raw, payload, extras))
         if self.is_resting:
             self.request_attention()
@@ -397,7 +401,7 @@ class Engine:
     ) -> bool:
         """Add a message for one stream to the batch; return False if the stream has no space."""
         if self.waiting and stream.session.is_half_full:
-            # Messages that wait take space too.
+            # Flush first, because the messages that wait in the batch need space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
         if stream.session.has_ended or not stream.has_space(size):
@@ -408,7 +412,7 @@ class Engine:
                 return True
         self.batcher.add(recipients, raw, payload, extras)
         if self._held or len(self.waiting) >= self.full_length:
-            # The caller waits for a reply, perhaps in a `batch()` of its own.
+            # Send even inside a `batch()` block, because the caller waits for a reply.
             self._flush()
         elif not self.defers or (is_alone and len(self.waiting) == _ITEMS):
             self._expect_flush()
@@ -419,9 +423,7 @@ class Engine:
     def cached_route(self, subject: str) -> Route | None:
         """Return the cached route of a subject; None without a cached route, or if the publisher closes.
 
-        The call needs no lock.
-
-        The streams of the route may belong to subscribers that are no nodes.
+        The call needs no lock. The route also contains streams of subscribers that are not nodes.
         """
         return None if self.is_closing or self.is_foreign else self._sessions.interest.routes.get(subject)
 
@@ -436,10 +438,10 @@ class Engine:
         """Publish a message to streams from the result of `find_route`, in the next batch.
 
         Args:
-            streams: streams without a group.
+            streams: streams that have no group.
             raw: subject as bytes.
             payload: payload as bytes.
-            extras: map of headers and other optional fields, as sent; None without such fields.
+            extras: map with the headers and other optional fields of the message; None if there are none.
 
         Raises:
             ClosedError, OwnershipError: see `check_usable`.
@@ -460,23 +462,23 @@ class Engine:
         *,
         is_alone: bool = True,
     ) -> bool | None:
-        """Send a direct message to a node with the next batch. Overflow policies never drop direct messages.
+        """Send a direct message to a node in the next batch. Overflow policies never drop direct messages.
 
         Args:
             node: id of the node that receives the message.
             subject: subject as text.
             payload: payload as bytes.
             extras: result of `check_extras`, or None.
-            is_alone: whether the caller expects no other message for the same batch.
+            is_alone: whether this is probably the only message of its batch.
 
         Returns:
-            False if the direct stream is full. None if the node has no session that is UP or DOWN.
+            True if the message was accepted, False if the direct stream is full, None if the node has no session.
 
         Raises:
             ValueError: the node does not accept a message of this size.
             ClosedError, OwnershipError: see `check_usable`.
         """
-        # Outside of `_locked`: an error there costs all sessions.
+        # Encode outside of `_locked`, because an exception inside `_locked` ends all sessions.
         raw = subject.encode("utf-8", "surrogateescape")
         size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
         result = self._locked(self._direct, node, raw, payload, extras, size, is_alone)
@@ -498,14 +500,14 @@ class Engine:
         stream = self._sessions.direct_stream(session)
         if not self._add(stream, stream.alone, raw, payload, extras, size, is_alone):
             return False
-        # It has a position, but is no message that the program has published.
+        # A direct message has a position, but `PublisherStats` must not count it as published.
         self._silent += 1
         return True
 
     def end_session(self, node: bytes) -> None:
-        """Send BYE to a node and end its session, even during `close`.
+        """Send BYE to a node and end its sessions. The call also works during `close`.
 
-        Messages that the node has not received move to other members of their groups, or are given up.
+        Messages that the node has not received move to other members of their groups, or are discarded.
 
         Raises:
             ClosedError: the sockets are closed.
@@ -520,7 +522,7 @@ class Engine:
 
     @property
     def plain_raw(self) -> Any:
-        """C access to the XPUB, or None."""
+        """Object that lets C code use the XPUB, or None."""
         return self._plain.raw
 
     def _create_listener(self) -> LinkListener:
@@ -587,17 +589,17 @@ class Engine:
 
     @property
     def endpoint(self) -> str | None:
-        """Last bound endpoint, or the last connected endpoint."""
+        """Last bound endpoint. Without a bound endpoint, the last connected endpoint, or None."""
         return self._endpoints.last
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """All endpoints."""
+        """All bound endpoints, then all connected endpoints."""
         return self._endpoints.all
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints at which subscribers reach the publisher over links."""
+        """Endpoints to which subscribers connect their links."""
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
@@ -610,7 +612,7 @@ class Engine:
             if self.is_closed:
                 return ()
             listener = self._listener
-            # A descriptor stays the same as long as its socket.
+            # A socket never changes its descriptor.
             if self._descriptors[0] is not listener:
                 sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
                 if listener is not None:
@@ -640,13 +642,13 @@ class Engine:
             subject: subject as str or bytes.
             payload: bytes, or a value for the codec.
             headers: argument `headers` of `publish`.
-            key: key by which sticky groups choose a member; None for the subject.
+            key: key by which sticky groups choose a member; None uses the subject.
             message_id: argument `id` of `publish`.
             action: "publish" or "request".
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
-            PermissionDenied: the publisher's own file of permissions denies the subject to the publisher's key.
+            PermissionDenied: the permissions file of the publisher denies the subject to the publisher's key.
             ClosedError, OwnershipError: see `check_usable`.
         """
         if self.is_foreign or self.is_closing:
@@ -720,7 +722,7 @@ class Engine:
 
     def _remember(self, subject: str) -> None:
         """Add a subject to `quick`, if all messages with this subject have the same recipients."""
-        # Absent if the route is incomplete, because a pattern exceeded its time.
+        # An incomplete route, in which a pattern exceeded its time limit, is not in `routes`.
         route = self._sessions.interest.routes.get(subject, UNKNOWN)
         if route is None:
             if len(self.quick) < _MAX_QUICK:
@@ -731,17 +733,16 @@ class Engine:
             self.quick[subject] = route.plain, route.subject
 
     def _remember_plain(self, subject: str, raw: bytes) -> None:
-        """Add a subject that only plain subscribers want to `quick`."""
         if self._sessions.interest.routes.get(subject, UNKNOWN) is None:
             if len(self.quick) >= _MAX_QUICK:
                 self.quick.clear()
             self.quick[subject] = raw
 
     def send_plain(self, raw: bytes, payload: bytes) -> bool:
-        """Send a message whose subject only plain subscribers want; return False if the caller must call `offer`.
+        """Send a message that only plain subscribers receive; return False if the caller must call `offer`.
 
-        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A check of the
-        socket costs as much as a send. Therefore the attending side checks every `WATCH_INTERVAL`.
+        After a send, a subscription may wait although the descriptor of the XPUB is not readable. A check after each
+        send would cost as much as the send. Therefore the attending side checks every `WATCH_INTERVAL`.
 
         Raises:
             ClosedError: the context is terminated.
@@ -761,13 +762,13 @@ class Engine:
         return True
 
     def _watch(self, now: float) -> None:
-        """Stop the checks for plain subscriptions if no message was sent since the last check."""
+        """Stop the checks for plain subscriptions if no message was sent to the XPUB since the last check."""
         if self.is_watching and now >= self._watch_at:
             self.is_watching = self.plain_sent != self._watched
             self._watched, self._watch_at = self.plain_sent, now + WATCH_INTERVAL
 
     def _expect_flush(self) -> None:
-        """Flush if the waiting messages are due; else schedule the flush."""
+        """Flush if the waiting messages are due. Otherwise make sure that the attending side will flush."""
         if self._held:
             if len(self.waiting) >= self.full_length:
                 self._flush()
@@ -777,7 +778,11 @@ class Engine:
             self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
-        """Publish the first message of a batch. `quick` has the recipients.
+        """Publish the first message of a batch.
+
+        Args:
+            way: value of `quick` for the subject: streams and encoded subject.
+            payload: payload as bytes.
 
         Raises:
             ClosedError: the publisher is closed.
@@ -812,22 +817,21 @@ class Engine:
         return True
 
     def _send_again(self, stream: Stream, began: float) -> None:
-        """Send a refused message once more, and handle the result."""
         self._sessions.ready[stream.session] = None
         if self._listener is not None:
             self._pump(self._listener)
         self._sent(self._listener, began)
 
     def send_again(self, stream: Stream, began: float) -> None:
-        """Send a message again that the compiled part has numbered and the socket has refused."""
+        """Send again a message that C code has numbered and the socket has refused."""
         self._locked(self._send_again, stream, began)
 
     def sent_alone(self, began: float) -> None:
-        """Read the frames that arrived while the compiled part sent a message; see `_sent`."""
+        """Read the frames that arrived while C code sent a message; see `_sent`."""
         self._locked(self._sent, self._listener, began)
 
     def appended(self) -> None:
-        """Flush if the batch is full; else wake the attending side if it sleeps. The hot path calls this."""
+        """Flush if the batch is full. Otherwise wake the attending side if it sleeps."""
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
@@ -847,10 +851,11 @@ class Engine:
         )
 
     def room(self, message: Outgoing) -> Steps[None]:
-        """Publish a message when each subscriber has space for it.
+        """Wait until each subscriber has space for a message, and publish the message.
 
         Raises:
-            WouldBlock: there was no space within `send_timeout` seconds, or `on_full` is "raise".
+            WouldBlock: a subscriber is full. With `on_full="raise"` the error is raised at once, with
+                `on_full="block"` after `send_timeout` seconds.
             ClosedError: the publisher was closed.
         """
         end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
@@ -869,7 +874,7 @@ class Engine:
         self._locked(self._flush)
 
     def flush_due(self) -> None:
-        """Send the waiting messages, unless `hold` keeps them.
+        """Send the waiting messages. Do nothing while `hold` keeps them.
 
         Raises:
             ClosedError: the publisher is closed.
@@ -880,7 +885,7 @@ class Engine:
     def report_loss(self, count: int | None) -> None:
         """Report messages that were lost before they reached this publisher.
 
-        Subscribers get the report after the last published message.
+        Subscribers get the report behind the messages that were published before.
 
         Args:
             count: number of lost messages; None if it is unknown.
@@ -898,24 +903,27 @@ class Engine:
                 stream.count_lost(count)
 
     def hold(self, token: object) -> None:
-        """Keep messages until the batch is full, or until `release` was called for each token."""
+        """Keep messages back until the batch is full, or until `release` was called for each token."""
         self.check_usable()
         with self.lock:
             self._holds.add(token)
             self._held = len(self._holds)
 
     def release(self, token: object) -> None:
-        """End the `hold` of a token, unless it has ended. When the last `hold` ends, the waiting messages are sent."""
+        """End the `hold` of a token. When the last `hold` ends, send the waiting messages.
+
+        A second call for the same token does nothing.
+        """
         if self.is_foreign or token not in self._holds:
             return
         with self.lock:
             self._held = len(self._holds) - 1
             if not self._held and not self.is_closing:
                 self._locked(self._flush)
-            # Last, so that a second call does what an exception of a signal handler has interrupted.
+            # Remove the token last: if a signal handler raises before, a second call repeats the work.
             self._holds.discard(token)
 
-    # the machine and the sockets; the caller has the lock
+    # state machine and sockets; the caller holds the lock
 
     def _locked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         with self.lock:
@@ -938,7 +946,7 @@ class Engine:
         """
         if has_ended(error, self._context):
             self._shut(0)
-            # The attending side ends, before other sockets get the descriptors that it polls.
+            # Wake the attending side, so that it ends before the system reuses the descriptors that it polls.
             self.wake()
             raise ClosedError(
                 "the context of the publisher is terminated: create a publisher in another context"
@@ -977,11 +985,11 @@ class Engine:
         )
 
     def _pump(self, listener: LinkListener) -> None:
-        """Send the frames of sessions until their windows or the socket are full, for `SLICE` seconds at most."""
+        """Send the frames of all ready sessions, for at most `SLICE` seconds. Stop at a session whose route is full."""
         sessions, send = self._sessions, listener.send
         replies, ready = sessions.replies, sessions.ready
         while replies:
-            # A full or lost connection gets no reply.
+            # Ignore the result: a peer whose connection is full or lost gets no reply.
             route, frame = replies[0]
             send(route, (frame,))
             replies.popleft()
@@ -1001,17 +1009,18 @@ class Engine:
                     break
                 session.confirm_sent()
             if end and self._clock() > end:
-                # The sessions that had no turn are the first next time.
+                # The next call begins with the sessions that were not processed.
                 ready.update(dict.fromkeys(turn[index + 1 :]))
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
-        """Read at most `MAX_READ` frames of links, for `SLICE` seconds at most."""
         sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
             sessions.on_frame(route, frame, now, listener.user)
-            # Only a declaration takes long to decode.
+            if self._keys is not None and listener.user is not None and frame[:1] == _BYE:
+                self._keys.on_bye(now)
+            # Check the clock after large frames only, because small frames are decoded fast.
             if len(frame) > _LARGE and self._clock() > end:
                 break
 
@@ -1064,7 +1073,7 @@ class Engine:
         return more or (listener is not None and listener.has_input())
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None for never."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None without a deadline."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
@@ -1076,7 +1085,6 @@ class Engine:
             return deadline
 
     def _reconsider(self, listener: LinkListener | None) -> None:
-        """Apply changed rights to the subscribers."""
         assert self._keys is not None
         sessions = self._sessions
         sessions.now = self._clock()
@@ -1089,7 +1097,7 @@ class Engine:
         self.quick.clear()
 
     def _recover(self) -> None:
-        """Replace the state machine, which may be inconsistent after an exception; see the module's docstring."""
+        """Replace the state machine, which may be inconsistent after an exception; see the theory of operation."""
         old, batcher = self._sessions, self.batcher
         routes = [session.route for session in old.by_id.values() if session.is_up]
         with suppress(Exception):
@@ -1120,7 +1128,7 @@ class Engine:
         """Return the number of links with subscriptions, plus the number of subscriptions of plain subscribers.
 
         Args:
-            subject: count only subscribers that receive this subject; None for all subscribers.
+            subject: count only subscribers that receive this subject; None counts all subscribers.
             only_up: whether to count only links with a connection.
 
         Raises:
@@ -1140,12 +1148,12 @@ class Engine:
         """Wait until there are `count` subscribers.
 
         Args:
-            subject: count only subscribers that receive this subject; None for all subscribers.
+            subject: count only subscribers that receive this subject; None counts all subscribers.
             count: number of subscribers to wait for, as `count_subscribers` counts them.
             timeout: seconds to wait; None waits for ever.
 
         Raises:
-            Timeout: after the timeout there were fewer subscribers.
+            Timeout: fewer subscribers than `count` were found within `timeout` seconds.
             SubjectError, TypeError, ClosedError, OwnershipError: see `count_subscribers`.
         """
         end = None if timeout is None else self._clock() + timeout
@@ -1160,10 +1168,10 @@ class Engine:
             yield end
 
     def describe_missing(self, subject: Any) -> str:
-        """Return why a subject may have no subscriber: denied subscriptions, and the publisher's endpoints.
+        """Return a text with possible reasons for missing subscribers: denied subscriptions, and the endpoints.
 
         Args:
-            subject: subject to explain; None for any subject.
+            subject: subject for which subscribers are missing; None for any subject.
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
@@ -1176,25 +1184,19 @@ class Engine:
         return "; ".join([*denied, self._describe(has_cause=bool(denied))])
 
     def _describe(self, *, has_cause: bool) -> str:
-        """Return the publisher's endpoints as text for the error of a timeout.
-
-        Args:
-            has_cause: whether the error names a cause already.
-        """
         where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
         if self.link_endpoints:
             where += f", for links at {', '.join(self.link_endpoints)}"
         return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
-        """Return a hint for the error of a timeout if there are subscribers whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""
         return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
-        """Return the sessions that have not ended. A subscriber whose session ended gets a new session object."""
+        """Return the sessions that have not ended."""
         with self.lock:
             return list(self._sessions.by_id.values())
 
@@ -1235,9 +1237,10 @@ class Engine:
             self.is_closing, self._given_up_before_close = True, self._count_given_up()
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait until messages are acknowledged or handled; return the end of the timeout.
+        """Refuse further messages, and wait until messages are acknowledged or handled, or until the timeout.
 
-        See `Sessions.acknowledging_until`.
+        `Sessions.acknowledging_until` decides how long the call waits. Returns the time at which the timeout ends, in
+        seconds.
         """
         began = self._clock()
         end = float("inf") if timeout is None else began + timeout
@@ -1246,7 +1249,7 @@ class Engine:
                 self._begin_close()
                 self.quick.clear()
                 if not self.is_closed:
-                    with suppress(ClosedError):  # The context is terminated.
+                    with suppress(ClosedError):  # The program has terminated the context.
                         self._locked(self._flush)
                         self._locked(self._sessions.leave_groups)
                 self._notify_waiters()
@@ -1260,17 +1263,17 @@ class Engine:
         return end
 
     def finish(self, end: float) -> int:
-        """Send BYE, and close the sockets; return the number of messages not acknowledged or not handled.
+        """Send BYE, and close the sockets; return the number of unacknowledged or unhandled messages.
 
-        The attending side must have ended. `end_context` comes next.
+        The attending side must have ended before. The caller calls `end_context` afterwards.
 
         Args:
-            end: time in seconds of the clock until which libzmq may continue to send.
+            end: time in seconds of the engine's clock until which libzmq may continue to send.
         """
         with self.lock:
             milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
-                # An exception of a signal handler may have interrupted it.
+                # A signal handler may have raised and interrupted the first call.
                 self._shut(milliseconds)
                 return 0
             self._begin_close()
@@ -1278,32 +1281,33 @@ class Engine:
             try:
                 sessions = self._sessions
                 sessions.flush()
-                # Sessions that have ended during `close` count too.
+                # Include the messages of sessions that have ended during `close`.
                 left = sessions.unacknowledged() + self._count_given_up() - self._given_up_before_close
                 sessions.close()
                 while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
                 is_received = not any(item.is_up and item.unreceived for item in sessions.by_id.values())
                 if self._listener is not None and is_received:
-                    # Only BYE frames remain, and frames of an ended session whose process does not read.
+                    # Only BYE frames must still be sent. Frames of an ended session, whose process may never read, must
+                    # not delay `close`.
                     self._listener.close(_BYE_LINGER if milliseconds < 0 else min(milliseconds, _BYE_LINGER))
             except zmq.ZMQError as error:
                 if not has_ended(error, self._context):
                     raise
             finally:
-                # Less than `left`: `Sessions.close` has counted backlogs as dropped.
+                # Count again instead of adding `left`, because `Sessions.close` has counted backlogs as dropped.
                 self._given_up += self._sessions.unacknowledged()
                 self._shut(milliseconds)
             return left
 
     def abort(self) -> None:
-        """Close the sockets without BYE."""
+        """Close the sockets without sending BYE to the subscribers."""
         with self.lock:
             if not self.is_closed:
                 self._shut(0)
 
     def _shut(self, linger: int) -> None:
-        """Close the sockets. A second call closes the sockets that an interrupted call has left open."""
+        """Close the sockets. If a call was interrupted, a second call closes the remaining sockets."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()
@@ -1311,7 +1315,7 @@ class Engine:
             self._keys.close()
         self._plain.close(linger)
         if self._listener is not None:
-            # A connection that was stalled gets the last frames if it reads again in this time.
+            # A stalled subscriber gets the last frames if it reads again within the linger time.
             self._listener.close(linger)
         self._notify_waiters()
 
@@ -1321,12 +1325,12 @@ class Engine:
         The call waits until libzmq has sent all messages, or until the linger time of the sockets has passed.
         """
         if self.owns_context and not self.is_foreign:
-            # A signal may interrupt the wait. A second `close` must not wait again.
+            # A signal handler may interrupt `term`. Clear the flag first, so that a second `close` does not wait again.
             self.owns_context = False
             self._context.term()
 
     def _disown(self) -> None:
-        """Make each call raise OwnershipError, because this process is the child of a fork."""
+        """Make all calls raise OwnershipError, because this process is the child of a fork."""
         self.is_foreign = True
         self.lock = threading.RLock()
         self.quick.clear()

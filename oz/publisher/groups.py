@@ -2,26 +2,26 @@
 
 Theory of operation
 -------------------
-A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit. With
-`ack="handled"`, unhandled messages count in place of unacknowledged messages. A member has no room if an
+A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. The *load*
+of a member is the number of its unacknowledged messages, or with `ack="handled"`, of its unhandled messages. A member
+has *room* if its session is UP and its load is below its prefetch limit. But a member has no room while an
 acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================
 policy      choice
 =========== ==========================================================================================
-round_robin next member with room, in turn; without one, the UP member with the fewest messages
-sticky      member that is UP or DOWN with the largest hash of key and member id; changes at ENDED only
+round_robin next member with room, in turn; if no member has room, the UP member with the lowest load
+sticky      UP or DOWN member with the largest hash of key and member id; it owns the key until ENDED
 failover    member that joined first among the members that are UP
 any         if no member is UP: a member that is DOWN; the messages wait until it connects again
 =========== ==========================================================================================
 
-A session *stands by* while it has the pattern `STANDBY`. The members of such a session are chosen only if no other
-member matches. So one of two parallel forwarders receives the messages of a group in order, and the other forwarder
-replaces it at once when it fails.
+A session *stands by* while it has the pattern `STANDBY`. The members of this session are chosen only if no other
+member matches. So one of two parallel forwarders receives the messages of a group in order. When this forwarder fails,
+the other forwarder replaces it at once.
 
-`pick` counts the message at the member at once (`load`), because messages of one batch are picked before the
-session numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
+`pick` adds the message to the load of the chosen member at once, because all messages of a batch are picked before the
+session numbers them. The session lowers the load when messages are acknowledged, handled, dropped or moved.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from oz.publisher.session import Stream
 
 STANDBY = "_OZ.STANDBY"
-"""Pattern of a session that stands by: it receives messages of a group only if no other member matches."""
+"""A session with this pattern stands by: it receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds after which a silent member gets no new messages: no frame has come, and the oldest message is as old."""
+"""Seconds without a frame after which a member gets no new messages, if its oldest message is at least as old."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536
@@ -47,7 +47,7 @@ class Group:
 
     Attributes:
         name: name of the group.
-        policy: "round_robin", "sticky" or "failover", as the first member declared.
+        policy: "round_robin", "sticky" or "failover"; the first member decides.
         members: streams in the order in which they joined.
     """
 
@@ -60,7 +60,7 @@ class Group:
         self._owners: dict[bytes, tuple[Sequence[Stream], Stream]] = {}
 
     def join(self, stream: Stream) -> None:
-        """Add a member at the end."""
+        """Add a stream as the last member."""
         self.members.append(stream)
         self._owners.clear()
 
@@ -71,12 +71,12 @@ class Group:
             self._owners.clear()
 
     def pick(self, matching: Sequence[Stream], key: bytes, now: float) -> Stream | None:
-        """Choose a member for one message and count the message at the member.
+        """Choose a member for one message, and add the message to the load of this member.
 
         Args:
-            matching: members whose patterns match, in the order in which they joined. The caller passes the same
-                object for a subject as long as no pattern of the publisher changes.
-            key: key or subject of the message, for the policy "sticky".
+            matching: members whose patterns match, in the order in which they joined. The caller passes the identical
+                tuple for all messages with the same subject, until a pattern of the publisher changes.
+            key: key of the message, or its subject; the policy "sticky" chooses by this key.
             now: current time in seconds.
 
         Returns:
@@ -89,7 +89,7 @@ class Group:
         return chosen
 
     def choose(self, matching: Sequence[Stream], key: bytes, now: float) -> Stream | None:
-        """Return the member that `pick` would choose, without counting the message."""
+        """Return the member that `pick` would choose, and leave its load unchanged."""
         self._step = 0
         if self.policy == "sticky":
             chosen = self._owner(matching, key)

@@ -1,24 +1,24 @@
-"""Plain subscribers of a publisher with keys: the prefixes that each connection has subscribed to, and may have.
+"""Plain subscribers of a publisher with keys: the prefixes that each connection has requested, and those allowed.
 
 Theory of operation
 -------------------
-Each subscription frame carries the connection and the key of its sender. With a file of permissions the XPUB
-is in manual mode: libzmq reports each subscription, and applies it only if the program requests this. Without such a
-file the XPUB applies subscriptions by itself, and this class records the connections of each key.
+Each subscription frame carries the connection and the key of its sender. With a permissions file the XPUB is in manual
+mode: libzmq reports each subscription, and applies the subscription only when the publisher requests this. Without a
+permissions file the XPUB applies all subscriptions, and this class records the connections of each key.
 
 Manual mode has these limits (`docs/libzmq.md`):
 
-- libzmq applies a subscription to the connection whose frame was read last. A frame that is no subscription breaks
-  this rule for the frames behind it. Until all waiting frames were read, those frames are ignored and their connections
-  are cut; the subscribers connect again.
-- libzmq reads freed memory if a connection ends before its frames were read. Therefore all frames are read without a
-  check of EVENTS in between.
-- At the end of a connection libzmq reports each prefix that the connection asked for, including refused prefixes, but
+- libzmq applies a subscription to the connection whose frame was read last. After a frame that is not a subscription,
+  libzmq may choose a wrong connection. The publisher then ignores frames and cuts their connections, until no frame
+  waits any more. The subscribers connect again.
+- libzmq reads freed memory if a connection ends before its frames were read. Therefore the publisher reads all
+  frames without a check of EVENTS in between.
+- When a connection ends, libzmq reports each prefix that the connection requested, including refused prefixes, but
   does not name the connection. `match_reports` finds the connections whose descriptor is closed. A report that matches
   no closed connection within a second comes from a subscriber inside the process (inproc).
 
-The publisher counts the subscriptions to each prefix. With a count that is too high, it sends messages that no
-subscriber wants. With a count that is too low, messages are lost. Therefore a report is never matched by a guess.
+The publisher counts the subscriptions to each prefix. If a count is too high, the publisher sends messages that no
+subscriber wants. If a count is too low, subscribers lose messages. Therefore a report is never assigned by a guess.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from oz.publisher.plain import PlainSubscribers
 from oz.transport.connections import Connection, cut, inode_of
 
 MAX_READ = 1_000
-"""Maximum number of frames in one read."""
+"""Maximum number of frames that one call of `read` reads."""
 INSIDE_AFTER = 1.0
-"""Seconds after which a report that matches no closed connection counts for a subscriber inside the process."""
+"""If a report has matched no closed connection for this number of seconds, it belongs to an inproc subscriber."""
 
 _LAST = int(zmq.NOBLOCK)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 _ADD, _REMOVE = b"\x01", b"\x00"
-_MIN_SWEEP = 64  # Number of known connections at which a search for closed connections starts.
-_ENTRY = 64  # Bytes that are added to the length of each prefix.
+_MIN_SWEEP = 64  # `read` does not search for closed connections before it knows this number of connections.
+_ENTRY = 64  # Bytes added to the length of each prefix, as an estimate of its memory.
 
 _log = peer_logger("oz.publisher")
 
@@ -52,9 +52,9 @@ class _Held:
     """Prefixes of one connection.
 
     Attributes:
-        held: number of subscriptions of the connection to each allowed prefix.
-        refused: prefixes that the connection asked for, but may not have.
-        size: size of all these prefixes in bytes.
+        held: dict from each allowed prefix to the number of subscriptions.
+        refused: prefixes that the connection requested, but that its key may not have.
+        size: estimated memory in bytes of the requested prefixes.
     """
 
     __slots__ = ("held", "refused", "size")
@@ -81,8 +81,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
         Args:
             context: ZeroMQ context of the socket.
             keys: keys of the publisher.
-            longest_prefix: maximum size in bytes of a subscription. A connection with a denied subscription is ended
-                if all its subscriptions together are larger.
+            longest_prefix: maximum size in bytes of a subscription. The limit also applies to all subscriptions of a
+                connection together, if one of them was denied: the publisher cuts a connection above the limit.
             options: other arguments of `PlainSubscribers`.
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)
@@ -98,10 +98,10 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self.socket.setsockopt(zmq.XPUB_MANUAL, 1)
 
     def read(self, limit: int) -> bool:
-        """Read all subscriptions that wait; return whether there were any.
+        """Read all waiting subscriptions; return whether at least one was read.
 
         Args:
-            limit: not used, because all frames that wait are read together.
+            limit: ignored, because all waiting frames must be read together.
         """
         if not self.has_input():
             return False
@@ -153,7 +153,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._subscribe(peer, frame, prefix)
 
     def _expect(self, peer: Connection, prefix: bytes, kind: bytes) -> None:
-        """Expect that libzmq reports a prefix, which was not applied, at the end of its connection."""
+        """Record a prefix that was not applied, because libzmq will report it when the connection ends."""
         if kind == _ADD and peer not in self._connections:
             self._expected[prefix] += 1
         elif kind == _ADD:
@@ -193,13 +193,12 @@ class KeyedPlainSubscribers(PlainSubscribers):
         connection.size -= len(prefix) + _ENTRY
         self._apply(_REMOVE + prefix)
         if not connection.held[prefix]:
-            # libzmq keeps one entry for a connection, however often it has subscribed.
+            # libzmq keeps only one entry for a prefix of a connection, however often the connection has subscribed.
             del connection.held[prefix]
             if not self._is_astray:
                 self.socket.setsockopt(_UNSUBSCRIBE, prefix)
 
     def _sweep(self) -> None:
-        """Forget the connections that have ended."""
         for peer in [known for known in self._connections if inode_of(known.descriptor) != known.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:
@@ -210,7 +209,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._expected.update((*connection.held, *connection.refused - connection.held.keys()))
 
     def match_reports(self, now: float) -> None:
-        """Match the reports of unsubscriptions with the connections that have ended.
+        """Assign reported unsubscriptions to the connections that have ended.
 
         Args:
             now: current time in seconds of `time.monotonic`.
@@ -232,9 +231,9 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self._expected, self._inside = +self._expected, +self._inside
 
     def reconsider(self) -> None:
-        """Cut each connection whose key is not trusted any more, or that has a prefix that is not allowed any more.
+        """Cut each connection whose key is no longer trusted, or that has a prefix that is no longer allowed.
 
-        The subscribers of these connections may connect again.
+        The subscribers may connect again.
         """
         self._sweep()
         access = self._keys.access

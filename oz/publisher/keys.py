@@ -1,17 +1,17 @@
-"""Keys of a publisher: the trusted keys, the subscriptions of each key, and changes of the files.
+"""Keys of a publisher: the trusted keys, the rights of each key, and changes of the key and permissions files.
 
 Theory of operation
 -------------------
-A publisher with `security=` has CURVE on both sockets. libzmq asks the authenticator of the context about each
-key, and sets the key as the User-Id of each frame. A session belongs to the key that sent its HELLO, and the publisher
-checks each declared pattern by the rights of this key.
+A publisher with `security=` uses CURVE on both sockets. The authenticator of the context decides which keys are
+trusted. In each received frame, libzmq sets the key of the sender as the User-Id. A session belongs to the key that
+sent its HELLO. The publisher checks each pattern that the session declares by the rights of this key.
 
-The files of keys and permissions are read again every `TEND_INTERVAL` seconds. A change applies to existing sessions
-too (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions of keys that are not
-trusted any more end. The connections of ended sessions are cut, so that their subscribers must prove a key again.
+The publisher reads the key and permissions files again every `TEND_INTERVAL` seconds. A change applies to existing
+sessions too (`Sessions.reconsider`): patterns that are no longer allowed are refused, and sessions of keys that are no
+longer trusted end. The publisher cuts the connections of these sessions, so that a subscriber must prove a key again.
 
-`oz.transport.keys.Keys` reports peers that connect without a key. It also connects again to endpoints that have refused
-the publisher.
+The base class `oz.transport.keys.Keys` reports peers that connect without a key. It also connects again to endpoints
+that have refused the publisher.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from oz.transport.peer_keys import PeerKeys, called_endpoint, is_of_caller
 from oz.wire.links import Item, Refusal
 
 owns_session = is_of
-"""Function that returns whether a session id was made from a key. A HELLO whose id was made from another key is
-refused, even if no session has this id."""
+"""Function that returns whether a session id was made from a key. If a HELLO contains an id that was made from another
+key, the publisher refuses the HELLO, even if no session has this id."""
 
 _recv: Any = zmq.backend.Socket.recv
 
@@ -56,16 +56,16 @@ def _text(user: str, denial: Denial) -> str:
 
 
 class PublisherKeys(Keys):
-    """Keys of the subscribers of a publisher, and of the listeners that it connects to.
+    """Keys of the peers of a publisher: its subscribers, and the listeners to which it connects.
 
     Attributes:
         access: rights of each subscriber's key.
-        has_permissions: whether a file of permissions limits subscriptions.
-        own_rights: rights of the publisher's key; None without a file of permissions.
+        has_permissions: whether a permissions file limits subscriptions.
+        own_rights: rights of the publisher's key; None without a permissions file.
         denied: number of subscriptions that permissions refused.
     """
 
-    # Only the socket of plain subscribers connects.
+    # Type of the plain sockets, because only the socket for plain subscribers connects to endpoints.
     plain = int(zmq.PUB)
 
     def __init__(self, credentials: Credentials, dialect: str, delimiter: bytes = b"") -> None:
@@ -74,16 +74,16 @@ class PublisherKeys(Keys):
         Args:
             credentials: key, trusted keys and permissions of the publisher.
             dialect: name of the dialect of the publisher's subjects.
-            delimiter: bytes behind the subject in messages of one frame; empty if messages have two frames.
+            delimiter: bytes behind the subject in messages of one frame; empty for messages of two frames.
         """
-        # Refusals are logged, because `publish` continues for other subscribers. Results of searches for keys are used
-        # at the next `has_changed`.
+        # `wake` does nothing, because the next call of `has_changed` uses the results of searches for keys. `report`
+        # does nothing: refusals are only logged, because `publish` continues for other subscribers.
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
         self.own_rights: OwnRights | None = None
         if self.has_permissions:
-            # The rights are shared with subscriptions, so that `has_changed` reports each change.
+            # `own_rights` reads the rights of `access`, so that `has_changed` also reports changes of `own_rights`.
             self.own_rights = OwnRights(
                 lambda: self.access.rights.permissions,
                 credentials.public_key,
@@ -94,7 +94,7 @@ class PublisherKeys(Keys):
         self._socket: zmq.Socket[Any] | None = None
 
     def serve(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        """Demand a trusted key at the endpoint that a socket binds next, unless the endpoint is inproc.
+        """Require a trusted key at the endpoint that a socket binds next. An inproc endpoint needs no key.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -104,12 +104,12 @@ class PublisherKeys(Keys):
             self.credentials.serve(socket)
 
     def served(self, endpoint: str) -> None:
-        """Record an endpoint, with its port, after a socket has bound it."""
+        """Record the endpoint, with its port, that a socket has bound."""
         if not endpoint.startswith("inproc:"):
             self._peers.bound.append(endpoint)
 
     def call(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        """Set a listener's key before the socket connects to an endpoint, unless the endpoint is inproc.
+        """Set the listener's key before the socket connects to its endpoint. An inproc endpoint needs no key.
 
         Raises:
             PermissionDenied: one side does not trust the other side's key.
@@ -121,7 +121,7 @@ class PublisherKeys(Keys):
             self.prepare(socket, endpoint)
 
     def _disconnect(self, endpoint: str) -> None:
-        # ENOENT: the endpoint was disconnected before.
+        # ZMQError with ENOENT: the endpoint was disconnected before.
         with suppress(zmq.ZMQError):
             if self._socket is not None:
                 self._socket.disconnect(endpoint)
@@ -143,7 +143,7 @@ class PublisherKeys(Keys):
             self.on_handshake(endpoint, event.outcome, self.plain, now)
 
     def forget(self, endpoint: str) -> None:
-        """Remove an endpoint that the socket has unbound or disconnected."""
+        """Remove an endpoint that a socket has unbound or disconnected."""
         super().forget(endpoint)
         with suppress(ValueError):
             self._peers.bound.remove(endpoint)
@@ -158,19 +158,19 @@ class PublisherKeys(Keys):
         return frame.bytes, self._peers.connection_of(frame, self.by_endpoint)
 
     def authorize(self, user: str | None, item: Item, pattern: Pattern, group: str | None) -> Refusal | None:
-        """Return why a key may not have a subscription; None if the subscription is allowed; see `Sessions`."""
+        """Return the refusal of a subscription, or None if the key may have the subscription; see `Sessions`."""
         if user is None or pattern.text == STANDBY:
-            # Inside the process no key is needed. The pattern `STANDBY` matches no message.
+            # An inproc subscriber (None) needs no key. The pattern `STANDBY` matches no message.
             return None
         denial = self.access.denial(user, (pattern,), group or "")
         if denial is None:
             return None
         self.count(user, denial)
-        # An empty rule marks a denial that no rule decided.
+        # The rule is empty if no rule of the permissions file decided.
         return Refusal(item.sid, str(denial), denial.rule or "", denial.subject)
 
     def denied_subscriptions(self, subject: str | None) -> Iterator[str]:
-        """Yield texts about denied subscriptions whose pattern matches a subject; None stands for any subject."""
+        """Yield a text for each denied subscription whose pattern matches a subject; None means all subscriptions."""
         for user, denial in self.access.denied_subscriptions(subject):
             yield _text(user, denial)
 
@@ -184,7 +184,7 @@ class PublisherKeys(Keys):
         return user in self.access.rights.trusted
 
     def has_changed(self, now: float) -> bool:
-        """Run the steps that are due, such as reading the files again; return whether the rights have changed.
+        """Run the periodic work that is due, for example read the files again; return whether rights have changed.
 
         Args:
             now: current time in seconds of `time.monotonic`.
@@ -195,6 +195,6 @@ class PublisherKeys(Keys):
         return self.access.has_changed()
 
     def close(self) -> None:
-        """End the monitors of the sockets. The caller closes the sockets after this."""
+        """Stop monitoring the sockets. The caller closes the sockets afterwards."""
         for socket in [*self._monitors]:
             self.unwatch(socket)

@@ -4,12 +4,12 @@ Theory of operation
 -------------------
 The publisher keeps the newest message of each subject, up to a maximum number of subjects and bytes. The subject
 that was published longest ago is removed first. When a declaration adds a subscription with `last_value`, the
-session sends the matching messages once, before any later message, marked with the number of the subscription
-(`sid` in the extras). These messages keep their positions. If the subscription is declared again in the same epoch,
-the session does not send them again.
+session sends the matching messages one time, before any later message. Each of these messages carries the number of
+the subscription (`sid` in the extras) and the position with which it was published. If the subscriber declares the
+subscription again in the same epoch, the session does not send these messages again.
 
-Before the subscription begins, the pattern is compared with all subjects in steps (`search`). Between two steps,
-`publish` can run. A pattern that exceeds its time for three subjects is refused.
+Before the subscription begins, `search` compares its pattern with all subjects. The search is split into steps, so
+that `publish` can run between two steps. A pattern that exceeds its time limit for three subjects is refused.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from oz.subjects.pattern import Pattern, is_timed, match_within
 from oz.wire.links import SID
 
 STEP, SLOW_STEP = 256, 2
-"""Number of subjects that are compared in one step: with most patterns, and with patterns that may be slow."""
+"""Number of subjects compared in one step: `STEP` for most patterns, `SLOW_STEP` for patterns that may be slow."""
 STRIKES = 3
-"""Number of matches over the time limit at which a pattern is refused."""
+"""A pattern is refused when this number of matches has exceeded the time limit."""
 
 
 class LastValues:
     """Newest message of each subject.
 
     Attributes:
-        bytes: number of bytes of all subjects and payloads.
+        bytes: total size of all subjects and payloads in bytes.
     """
 
     def __init__(self, *, subjects: int = 65_536, size: int = 64 << 20) -> None:
@@ -39,18 +39,17 @@ class LastValues:
 
         Args:
             subjects: maximum number of subjects.
-            size: maximum number of bytes of all subjects and payloads.
+            size: maximum total size of all subjects and payloads in bytes.
         """
         self._subjects, self._size = subjects, size
         self._values: dict[bytes, tuple[int, bytes, Any]] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
-        """Return the number of subjects."""
         return len(self._values)
 
     def put(self, position: int, subject: bytes, payload: bytes, extras: Any) -> None:
-        """Keep a message in place of the older message of its subject."""
+        """Store a message, and remove the older message with the same subject."""
         values = self._values
         old = values.pop(subject, None)
         if old is not None:
@@ -62,14 +61,14 @@ class LastValues:
             self.bytes -= len(oldest) + len(values.pop(oldest)[1])
 
     def search(self, pattern: Pattern, seconds: float) -> Generator[None, None, set[bytes]]:
-        """Compare a pattern with all subjects, and yield after each step; return the subjects that match.
+        """Return the subjects that match a pattern. The generator yields after each step, so that other code can run.
 
         Args:
             pattern: pattern of the subscription.
-            seconds: maximum time in seconds for one subject.
+            seconds: time limit in seconds for the match of one subject.
 
         Raises:
-            PatternTimeout: the pattern exceeded this time for `STRIKES` subjects.
+            PatternTimeout: the pattern exceeded the time limit for `STRIKES` subjects.
         """
         if pattern._compiled.literal is not None:
             return {pattern._compiled.literal}
@@ -88,18 +87,18 @@ class LastValues:
                         raise
                 if not at % step:
                     yield
-            # During a yield, messages with new subjects may have been published.
+            # `publish` may have added subjects during a yield.
             known.update(new)
             if len(new) < step:
                 break
         return matched
 
     def values_of(self, subjects: set[bytes], sid: int) -> Iterator[tuple[int, bytes, bytes, Any]]:
-        """Return the values of subjects in the order of publishing, as tuples of position, subject, payload and extras.
+        """Yield the newest message of each subject, as tuples of position, subject, payload and extras, oldest first.
 
         Args:
-            subjects: subjects to look up; subjects without a value are skipped.
-            sid: number of the subscription, which is added to the extras.
+            subjects: subjects to look up; a subject without a message is skipped.
+            sid: number of the subscription, added to the extras of each message.
         """
         values = self._values
         found = [(values[subject], subject) for subject in subjects if subject in values]

@@ -1,10 +1,11 @@
 """Listening ROUTER of a publisher, which receives and sends the frames of links.
 
-Each message of a link is one frame behind the routing id. `send` returns EAGAIN and EHOSTUNREACH as results, because
-the sessions decide what follows. Only the first frame of a message, the routing id, can cause these errors.
+Each message on a link has two frames: the routing id, and one frame of the protocol. libzmq can raise EAGAIN and
+EHOSTUNREACH only for the routing id. `send` returns these errors as results, because the sessions handle them.
 
-After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has already
-processed the command that makes the descriptor readable. The caller checks `has_input` after each round of sends.
+After a send, a frame may wait although the descriptor of the socket is not readable, because the send has already
+processed the libzmq command that makes the descriptor readable. Therefore the caller checks `has_input` after it has
+sent frames.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from oz.transport.runtime import runtime_of
 from oz.wire import links
 
 TAKEN, FULL, GONE = range(3)
-"""Results of a send: the socket accepted it, the route has no space (EAGAIN), or no connection (EHOSTUNREACH)."""
+"""Results of `LinkListener.send`: TAKEN if the socket accepted the frames, FULL if the queue of the route is full
+(EAGAIN), GONE if the route has no connection (EHOSTUNREACH)."""
 
 PROBE = (b"",)
-"""Message with an empty frame, which makes a subscriber send HELLO again. libzmq sends it on new connections too."""
+"""Empty frame, which makes a subscriber send HELLO again. libzmq sends an empty frame on each new connection too."""
 
 SHARED_BYTES = 4096
-"""Size in bytes from which sessions share the frame of a body. Copies of a smaller body cost less."""
+"""Sessions share the frame of a body of at least this number of bytes. A copy of a smaller body costs less."""
 
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq continues to send after `close(timeout=None)`.
@@ -43,19 +45,19 @@ _BOTH = (_LAST, _LAST)
 _COPIED = (True, False)
 _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
-_RECEIVED = 100  # Maximum number of frames of one connection that wait in libzmq.
+_RECEIVED = 100  # Maximum number of received frames of one connection that wait in libzmq.
 _MAX_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
 
 class SharedJoin:
-    """Function that joins a head and a body. Sessions with equal heads share the frame of a large body."""
+    """Callable that joins a head and a body into one frame. Sessions with equal heads share this frame."""
 
     def __init__(self) -> None:
         self._last: tuple[bytes, bytes, Any] = b"", b"", None
 
     def __call__(self, head: bytes, body: bytes) -> Any:
-        """Return the JOINED frame that contains a body and its head, if the head has no differences."""
+        """Return the JOINED frame of a body and its head. The head must contain no position differences."""
         if len(body) < SHARED_BYTES:
             return links.join(head, body)
         known_head, known_body, frame = self._last
@@ -67,16 +69,16 @@ class SharedJoin:
 
 
 class LinkListener:
-    """ROUTER for links. The caller of each method has the lock of the engine.
+    """ROUTER for links. The caller of each method holds the lock of the engine.
 
     Attributes:
         socket: ROUTER socket.
-        rejected: number of messages with more than one frame, which the protocol does not allow.
-        raw: object by which C code reads and sends; None without the compiled part.
-        user: key that sent the frame that `read` returned last; None without keys.
+        rejected: number of rejected messages; each had several frames behind the routing id.
+        raw: object that lets C code use the socket; None without the compiled part.
+        user: key of the peer whose frame `read` returned last; None without keys.
     """
 
-    # A slot, because C reads it.
+    # C code reads the slot `raw`.
     __slots__ = ("__dict__", "raw")
 
     user: str | None = None
@@ -94,7 +96,7 @@ class LinkListener:
         """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
-        # Subscribers send small frames only. If the queue is full, the connection waits, and nothing is lost.
+        # Subscribers send only small frames. If the receive queue is full, TCP delays the subscriber, without a loss.
         self.socket.setsockopt(zmq.MAXMSGSIZE, links.MAX_CONTROL)
         self.socket.setsockopt(zmq.RCVHWM, _RECEIVED)
         self.rejected = 0
@@ -121,7 +123,7 @@ class LinkListener:
         return f"{endpoint[:-1]}{bound.rpartition(':')[2]}"
 
     def has_input(self) -> bool:
-        """Return whether a frame can be read. libzmq processes its commands in this call."""
+        """Return whether a frame can be read. The call lets libzmq process its pending commands."""
         return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
@@ -138,7 +140,7 @@ class LinkListener:
             return
         socket, events, has_more, recv = self.socket, self._events, self._has_more, self._recv
         if has_more(socket):
-            # A signal handler has raised inside the last message: pyzmq runs handlers at the end of `recv`.
+            # pyzmq runs signal handlers at the end of `recv`. One of them has raised between two frames of a message.
             self._skip()
         for _ in range(limit):
             if not events(socket) & _POLLIN:
@@ -150,15 +152,15 @@ class LinkListener:
                 yield route, frame
 
     def _skip(self) -> None:
-        """Read the remaining frames of a message with too many frames. libzmq has received the whole message."""
+        """Read and discard the remaining frames of a message. libzmq has received the whole message already."""
         self.rejected += 1
         while self._has_more(self.socket):
             self._recv(self.socket, _LAST)
 
     def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
-        """Send one or two frames to a route, each as one message; return TAKEN, FULL or GONE.
+        """Send one or two frames to a route, each as a separate message; return TAKEN, FULL or GONE.
 
-        After FULL, the first of two messages may have been accepted. The caller sends both again.
+        If two messages return FULL, the socket may have accepted the first one. The caller sends both messages again.
 
         Raises:
             zmq.ZMQError: the context is terminated.
@@ -170,7 +172,7 @@ class LinkListener:
                     return FULL if error == EAGAIN else GONE
             return TAKEN
         try:
-            # `any` is an iteration in C, because `send` returns None.
+            # A loop in C: `any` calls `send` for each frame, and does not stop early because `send` returns None.
             if len(frames) == 1:
                 any(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME))
             else:
@@ -182,41 +184,39 @@ class LinkListener:
                 return GONE
             raise
         except BaseException:
-            # A signal handler has raised, perhaps inside a message. An empty frame completes the message. For the
-            # subscriber it is a probe, and causes a HELLO. Outside a message, libzmq ignores the frame.
+            # A signal handler has raised, perhaps between the frames of a message. Then an empty frame completes the
+            # message, and the subscriber answers this probe with HELLO. Otherwise libzmq ignores the empty frame.
             with suppress(zmq.ZMQError):
                 self._send(self.socket, b"", _LAST)
             raise
         return TAKEN
 
     def cut(self, route: bytes) -> None:
-        """Do nothing. `KeyedListener` ends the connection of a route here."""
+        """End the connection of a route. Only `KeyedListener` can; this method does nothing."""
 
     def close(self, linger: int) -> None:
         """Close the socket.
 
         Args:
-            linger: milliseconds for which libzmq continues to send; -1 for `MAX_LINGER`.
+            linger: milliseconds for which libzmq continues to send; -1 means `MAX_LINGER`.
         """
         self.socket.close(MAX_LINGER if linger < 0 else linger)
 
 
 class KeyedListener(LinkListener):
-    """ROUTER with keys: each received frame has its sender's key.
+    """ROUTER with keys: the publisher knows the key that sent each received frame.
 
-    The key and the descriptor of the connection are properties of a frame object. Therefore frames are read as
-    objects of pyzmq, without a copy.
+    Frames are read as pyzmq `Frame` objects, because only these have the key and the descriptor of their connection.
     """
 
     def __init__(
         self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
     ) -> None:
-        """Create the socket; see `LinkListener`."""
         super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
         self._connections: dict[bytes, Connection] = {}
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Read at most `limit` messages; yield pairs of routing id and frame. `user` is then the sender's key."""
+        """Read at most `limit` messages; yield pairs of routing id and frame. Set `user` to the key of the sender."""
         socket: Any = self.socket
         if self._has_more(socket):
             self._skip()

@@ -1,4 +1,4 @@
-"""Execution of a publisher or a node in an event loop, and its close."""
+"""Run the engine of a publisher or a node in an event loop, and close it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from oz.transport.steps import Steps, run, run_async
 from oz.transport.waiting import Waiters
 
 TURN = 0.001
-"""Seconds after which `await publish(...)` yields to the loop, so that other tasks run."""
-_DROPPED_LINGER = 0.05  # Maximum time in seconds to send the last frames of a garbage-collected object.
+"""Seconds after which `await publish(...)` yields to the loop again, so that other tasks run."""
+_DROPPED_LINGER = 0.05  # Maximum time in seconds in which a garbage-collected object sends its last frames.
 
 _log = peer_logger("oz.publisher")
 _Result = TypeVar("_Result")
 
 
 class AttendedInLoop(AttendedEngine, Protocol):
-    """Engine calls that a publisher or node in an event loop needs."""
+    """Methods and attributes of an engine that runs in an event loop."""
 
     @property
     def runtime(self) -> Runtime:
-        """Functions that access sockets and clocks."""
+        """Clocks and socket functions."""
 
     @property
     def is_closing(self) -> bool:
@@ -38,14 +38,14 @@ class AttendedInLoop(AttendedEngine, Protocol):
         """Whether the sockets are closed."""
 
     def abort(self) -> None:
-        """Close the sockets without BYE."""
+        """Close the sockets without sending BYE to the subscribers."""
 
 
 class LoopAttendance:
-    """Calls of `Engine.attend` in an event loop: on a readable descriptor, on `wake`, and at the next deadline.
+    """Calls `Engine.attend` in an event loop: when a descriptor is readable, after `wake`, and at the next deadline.
 
-    Messages that wait for a batch are sent at the end of the loop's turn. Therefore the engine counts as asleep
-    whenever no call is scheduled, and the first waiting message schedules a call.
+    Messages that wait in a batch are sent at the end of the loop's current iteration. For this purpose, `is_resting` of
+    the engine is set whenever no call of `attend` is scheduled. Then the first waiting message schedules a call.
 
     Attributes:
         turned_at: time in seconds at which `await publish(...)` last yielded to the loop.
@@ -53,7 +53,7 @@ class LoopAttendance:
     """
 
     def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
-        """Make the engine wake the loop that `start` finds.
+        """Connect `engine.wake` to this object. `start` chooses the loop.
 
         Args:
             engine: engine of the publisher or the node.
@@ -75,7 +75,7 @@ class LoopAttendance:
         return self._loop is not None
 
     def start(self) -> None:
-        """Run the engine in the running loop. Do nothing outside a loop, or if this loop runs the engine already.
+        """Run the engine in the current loop. Do nothing outside a loop, or if this loop already runs the engine.
 
         Raises:
             OwnershipError: another loop runs the engine.
@@ -91,13 +91,13 @@ class LoopAttendance:
         self._wake()
 
     def check_loop(self) -> None:
-        """Raise OwnershipError if the running loop is not the loop that runs the engine."""
+        """Raise OwnershipError if the engine runs in another loop than the current one."""
         running = asyncio._get_running_loop()
         if running is not None and self._loop is not None and running is not self._loop:
             raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
 
     def leave_closed_loop(self) -> None:
-        """Drop a closed loop, so that `close` works in another loop."""
+        """Stop using the loop if it is closed, so that `close` works in another loop."""
         if self._loop is not None and self._loop.is_closed():
             self.stop()
 
@@ -117,7 +117,7 @@ class LoopAttendance:
         try:
             more = engine.attend(flushes=True)
         except ClosedError:
-            # The context was terminated, which closes the publisher.
+            # The program terminated the context. This closes the publisher.
             self.stop()
             return
         except Exception:
@@ -137,11 +137,14 @@ class LoopAttendance:
             self._descriptors = descriptors
         if more:
             self._wake()
-        self._set_timer(loop)
+        deadline = engine.next_deadline()
+        if deadline is not None:
+            self.attend_by(deadline)
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        deadline = self._engine.next_deadline()
-        if deadline is None or deadline >= self._timer_at:
+    def attend_by(self, deadline: float) -> None:
+        """Call `Engine.attend` at a deadline at the latest, in seconds of the engine's clock."""
+        loop = self._loop
+        if loop is None or deadline >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -153,13 +156,13 @@ class LoopAttendance:
         self._turn()
 
     def stop(self) -> None:
-        """Stop running the engine. The caller runs in the loop, or the loop does not run."""
+        """Stop running the engine. The caller is in the thread of the loop, or the loop does not run."""
         loop, self._loop = self._loop, None
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, float("inf")
         if loop is not None and loop.is_closed():
-            # A closed loop never runs its scheduled calls.
+            # A closed loop never runs the scheduled call that would clear `_is_scheduled`.
             self._is_scheduled, self._descriptors = False, ()
         elif loop is not None:
             for descriptor in self._descriptors:
@@ -167,20 +170,20 @@ class LoopAttendance:
             self._descriptors = ()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Call a function in the loop. Without a loop, or after its end, call the function at once."""
+        """Call a function in the loop. Without an open loop, call the function at once in the current thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            with suppress(RuntimeError):  # The loop may be closed in this moment.
+            with suppress(RuntimeError):  # Another thread may close the loop after the check.
                 loop.call_soon_threadsafe(work)
                 return
         work()
 
     async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
-        """Run the steps of a wait. A cancellation ends the steps at a point where they hold no lock.
+        """Run the steps of a wait, and return their result. A cancellation ends the steps while they hold no lock.
 
         Args:
             steps: steps to run.
-            waiters: dict that gets the function by which this wait is woken; None for `Engine.waiters`.
+            waiters: dict in which the wait registers the function that wakes it; None for `Engine.waiters`.
         """
         self.start()
         news = asyncio.Event()
@@ -200,10 +203,10 @@ class LoopAttendance:
 
 
 class LoopLifetime:
-    """Execution of a publisher or a node in an event loop, from its creation to its close."""
+    """Runs the engine of a publisher or a node in an event loop, from its creation to its close."""
 
     def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
-        """Create the attendance, and register the object, so that the end of the program closes it.
+        """Create the attendance, and make the end of the program close the engine.
 
         Args:
             engine: engine of the publisher or the node.
@@ -213,17 +216,21 @@ class LoopLifetime:
         OPEN.add(self)
 
     def forget(self) -> None:
-        """Remove the object from the objects that the end of the program closes."""
+        """Do not close this engine at the end of the program."""
         OPEN.discard(self)
 
     def finish(self, end: float) -> int:
-        """Close the sockets, but not the context; return the number of unacknowledged or unhandled messages."""
+        """Close the sockets, but not the context; return the number of unacknowledged or unhandled messages.
+
+        Args:
+            end: time in seconds of the engine's clock until which libzmq may continue to send.
+        """
         self.attendance.stop()
         self.forget()
         return self.engine.finish(end)
 
     def abort(self) -> None:
-        """Close without BYE, because the sockets are dead."""
+        """Close the sockets without sending BYE, because they cannot send any more."""
         self.attendance.stop()
         self.forget()
         self.engine.abort()
@@ -235,7 +242,6 @@ class LoopLifetime:
             self.engine.end_context()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program, when no loop runs; see `close_all`."""
         engine = self.engine
         if engine.is_foreign:
             return

@@ -1,11 +1,11 @@
 """Engine of a publisher on a multicast endpoint.
 
-The engine has the calls of `Engine`, and also runs in a thread or an event loop. In place of sessions there is a
-`Sender`, which numbers all messages; subscribers send nothing back. The socket for plain subscribers sends the frames.
+The engine is a subclass of `Engine`, and runs in a thread or an event loop. It has no sessions, because multicast
+subscribers send nothing back. A `Sender` numbers the messages, and the XPUB for plain subscribers sends the frames.
 With `plain=True` this socket sends each message without the frame format of oz.
 
-A frame that the socket refuses waits in the sender; with `on_full="drop"` it is dropped. A dropped message keeps its
-number, so that subscribers report the loss.
+If the socket refuses a frame, the frame waits in the sender. With `on_full="drop"` the frame is dropped. The numbers
+of dropped messages are not used again, so that subscribers report the loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oz.transport.contexts import has_ended
 from oz.transport.endpoints import as_text, check
 from oz.transport.steps import Steps
 
-_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
+_MIN_LINGER = 50  # Milliseconds after `close(timeout=0)`; enough to reach subscribers on this host.
 _clock = time.monotonic
 
 
@@ -39,13 +39,13 @@ def wants_multicast(options: Options | None, endpoints: Iterable[str]) -> bool:
 
 
 class MulticastEngine(Engine):
-    """Sender and socket of a multicast publisher, which has at most one endpoint."""
+    """Engine of a multicast publisher, which has at most one endpoint."""
 
     def __init__(self, *, options: Options | None = None, **arguments: Any) -> None:
         """Create the socket, without an endpoint. The arguments are those of `Engine`.
 
         Raises:
-            ConfigurationError: an argument has a wrong value, or has no meaning for multicast.
+            ConfigurationError: an argument has a wrong value, or multicast does not support the argument.
             TypeError: an argument has a wrong type.
         """
         options = Options() if options is None else options
@@ -60,7 +60,7 @@ class MulticastEngine(Engine):
         self._transmitter = Transmitter(
             self._plain.socket,
             multicast,
-            # A numbered message must be sent, or counted as dropped.
+            # A frame that the socket refuses must stay in the sender, because its messages have numbers.
             refuses=self.refuses or not multicast.plain,
             high_water_mark=None if is_default else options.high_water_mark,
         )
@@ -140,7 +140,6 @@ class MulticastEngine(Engine):
         self.batcher.sent(began, _clock())
 
     def _send_frames(self) -> None:
-        """Send frames. With `on_full="drop"`, drop the frames that a full socket refuses."""
         sender = self._sender
         while not self._transmitter.send(sender) and not self.refuses:
             self._missed += sender.drop()
@@ -157,7 +156,7 @@ class MulticastEngine(Engine):
         return self._plain.has_input()
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None for never."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None without a deadline."""
         with self.lock:
             found = None if self._held else self.batcher.deadline()
             if not self._sender.is_announced or self.is_closed:
@@ -166,7 +165,7 @@ class MulticastEngine(Engine):
             return beat if found is None else min(beat, found)
 
     def _recover(self) -> None:
-        """Begin another epoch after an exception in the state machine, because some messages may have no number."""
+        """Begin a new epoch after an exception, because messages may have been lost before they were numbered."""
         self._given_up += len(self.waiting) // 4 + self._sender.pending
         self._numbered += len(self.waiting) // 4
         self.waiting.clear()
@@ -180,10 +179,10 @@ class MulticastEngine(Engine):
     # subscribers
 
     def count_subscribers(self, subject: Any = None, *, only_up: bool = False) -> NoReturn:
-        """Raise an error, because subscribers of multicast cannot be counted.
+        """Raise ConfigurationError, because multicast subscribers cannot be counted.
 
         Raises:
-            ConfigurationError: always.
+            ConfigurationError: always, if the publisher can be used.
             ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
@@ -208,14 +207,17 @@ class MulticastEngine(Engine):
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, announce the end, and wait for repairs of losses; return the end of the timeout."""
+        """Refuse further messages, announce the end, and wait while subscribers may request repairs.
+
+        Returns the end of the timeout in seconds of `time.monotonic`.
+        """
         end = float("inf") if timeout is None else _clock() + timeout
         sender = self._sender
         with self.lock:
             if not self.is_closing:
                 self.is_closing = True
                 if not self.is_closed:
-                    with suppress(ClosedError):  # The context is terminated.
+                    with suppress(ClosedError):  # The program has terminated the context.
                         self._locked(self._flush)
                 sender.leave(_clock())
         self.wake()
@@ -236,7 +238,7 @@ class MulticastEngine(Engine):
         with self.lock:
             wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
-                # An exception of a signal handler may have interrupted it.
+                # A signal handler may have raised and interrupted the first call.
                 self._shut(wait)
                 return 0
             self.is_closing = True

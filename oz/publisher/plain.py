@@ -1,11 +1,11 @@
 """XPUB of a publisher: plain ZeroMQ subscribers, which filter by prefix.
 
 The socket is not in manual mode, because in manual mode libzmq 4.3.5 reads freed memory when a connection ends.
-With XPUB_VERBOSER, libzmq reports each subscription and unsubscription of each subscriber, also at the end of a
-connection, so that the publisher counts subscriptions. The XPUB sends only messages of the program, because any other
-message would reach every subscriber to `b""`.
+With XPUB_VERBOSER, libzmq reports each subscription and unsubscription of each subscriber, and also reports
+unsubscriptions when a connection ends. The publisher counts subscriptions by these reports. The XPUB sends only
+messages of the program, because any other message would reach every subscriber to `b""`.
 
-A message is sent only if a subscriber has subscribed to a prefix of its subject.
+The publisher sends a message to the XPUB only if a subscriber has subscribed to a prefix of the message's subject.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
-"""Maximum size of a subscription in bytes. It is limited because libzmq searches its prefix tree by recursion."""
+"""Maximum size of a subscription in bytes. Longer prefixes could overflow the C stack, because libzmq walks its prefix
+tree by recursion."""
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)
@@ -28,11 +29,11 @@ _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
 
 
 class PlainSubscribers:
-    """XPUB and the prefixes of its subscribers. The caller of each method has the lock of the engine.
+    """XPUB and the prefixes of its subscribers. The caller of each method holds the lock of the engine.
 
     Attributes:
         socket: XPUB socket.
-        raw: object by which C code sends; None without the compiled part, or with a delimiter.
+        raw: object that lets C code use the socket; None without the compiled part, or with a delimiter.
     """
 
     def __init__(
@@ -52,9 +53,9 @@ class PlainSubscribers:
             high_water_mark: maximum number of messages that wait for one subscriber.
             longest_prefix: maximum size of a subscription in bytes.
             handshake: maximum time in seconds for ZeroMQ's handshake with a peer.
-            refuses: whether `send` returns False if a subscriber is full. Otherwise libzmq drops the message for this
-                subscriber.
-            delimiter: bytes between subject and payload in messages of one frame; empty if messages have two frames.
+            refuses: whether `send` refuses a message if a subscriber is full. Otherwise libzmq drops the message for
+                this subscriber.
+            delimiter: bytes between subject and payload in messages of one frame; empty for messages of two frames.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
         for option, value in (
@@ -102,15 +103,15 @@ class PlainSubscribers:
         self.socket.connect(endpoint)
 
     def _allow_ipv6(self, endpoint: str) -> None:
-        # The option applies to the next bind or connect only. If it is set, `*` binds IPv6 addresses too.
+        # Set the option for the next bind or connect only, because with IPV6=1 the address `*` includes IPv6 addresses.
         self.socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
 
     def has_input(self) -> bool:
-        """Return whether a subscription can be read. libzmq processes its commands in this call."""
+        """Return whether a subscription can be read. The call lets libzmq process its pending commands."""
         return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> bool:
-        """Read at most `limit` subscriptions; return whether there were any."""
+        """Read at most `limit` subscriptions; return whether at least one was read."""
         unread = self._unread
         for _ in range(limit):
             if not self.has_input():
@@ -134,10 +135,10 @@ class PlainSubscribers:
             if not counts[prefix]:
                 del counts[prefix]
                 self._count_length(len(prefix), -1)
-        # Another first byte means that an XSUB has sent a message, which is ignored.
+        # A frame with another first byte is a message that an XSUB has sent. Such messages are ignored.
 
     def _count_length(self, length: int, change: int) -> None:
-        """Count the prefixes of a length. A pass over all prefixes for each new prefix would delay `publish`."""
+        """Update the set of prefix lengths. Counting all prefixes again for each change would delay `publish`."""
         count = self._of_length.pop(length, 0) + change
         if count:
             self._of_length[length] = count
@@ -146,13 +147,13 @@ class PlainSubscribers:
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has subscribed to a prefix of a subject."""
-        # A subscriber may subscribe to a whole subject with its delimiter.
+        # The prefix may be a whole subject with the delimiter behind it.
         subject += self._delimiter
         counts, size = self._counts, len(subject)
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
     def count(self, subject: bytes | None) -> int:
-        """Return the number of subscriptions to prefixes of a subject; with None, the number of all subscriptions."""
+        """Return how many subscriptions receive a subject. With None, return the number of all subscriptions."""
         counts = self._counts
         if subject is None:
             return sum(counts.values())
@@ -169,18 +170,18 @@ class PlainSubscribers:
             if self._delimiter:
                 self._send(self.socket, subject + self._delimiter + payload, _LAST)
                 return True
-            # One iteration in C, because `send` returns None: a signal handler that raises leaves half a message
-            # in the socket only if the signal comes during the first send.
+            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None. A
+            # signal handler that raises can leave half a message only if the signal comes during the first send.
             any(map(self._send, self._pair, (subject, payload), _FLAGS))
         except zmq.Again:
             return False
         return True
 
     def reconsider(self) -> None:
-        """Do nothing. `KeyedPlainSubscribers` applies changed rights here."""
+        """Apply changed rights. Only `KeyedPlainSubscribers` has rights; this method does nothing."""
 
     def match_reports(self, now: float) -> None:
-        """Do nothing. `KeyedPlainSubscribers` matches the reports of ended connections here."""
+        """Match the reports of ended connections. Only `KeyedPlainSubscribers` needs this; this method does nothing."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

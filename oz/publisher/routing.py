@@ -1,19 +1,21 @@
-"""Interest of all sessions, from which the streams that receive a subject are found.
+"""Interest: the patterns of all sessions, which decide the streams that receive a subject.
 
 Theory of operation
 -------------------
-`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. Each pair of
-pattern and stream has a count, because several subscriptions of a subscriber may have the same pattern.
+`Interest` keeps the patterns of all sessions in one `PatternIndex`, which maps each pattern to its streams. Each pair
+of pattern and stream has a count, because several subscriptions of a subscriber may have the same pattern.
 
-A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes
-are cached by subject. Any change of the interest clears the cache. Equal tuples of recipients are one object.
-Therefore a batch needs to compare identities only.
+A `Route` is the result for one subject: the streams without a group, and for each group the matching members. Routes
+are cached by subject. Any added or removed pattern clears the cache. Equal tuples of recipients are the same object,
+so that a batch can compare tuples by identity.
 
-A pattern that exceeds the time for one match three times is suspended: it is removed from the index, and the
-subscribers that declared it get a refusal. A session may have `SLOW_MATCHES` slow matches for one subject. Then the
-search skips the other regexes of the session, and each slow pattern counts as if it had exceeded its time. Therefore a
-session with many patterns that are almost too slow delays `publish` for a few milliseconds only. Patterns of other
-sessions are not affected.
+A pattern is suspended when three of its matches have exceeded the time limit. The suspended pattern is removed from
+the index, and the subscribers that declared it get a refusal.
+
+During the search for one subject, a session may have `SLOW_MATCHES` slow matches. Then the search skips the remaining
+regexes of this session, and counts each of its slow patterns as if the pattern had exceeded the time limit. Therefore
+a session with many almost too slow patterns delays `publish` by a few milliseconds only, and the patterns of
+other sessions are not affected.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from oz.subjects.pattern import Pattern, match_within
 
 CACHED_SUBJECTS = 65_536
 STRIKES = 3
-"""Number of matches over the time limit at which a pattern is suspended."""
+"""A pattern is suspended when this number of matches has exceeded the time limit."""
 SLOW = 0.1
-"""Fraction of the maximum time for one match. A match that takes at least this time counts as slow."""
+"""A match counts as slow if it takes at least this fraction of the time limit."""
 SLOW_MATCHES = 8
-"""Maximum number of slow matches of a session for one subject. The limit is above 1, because a garbage collection may
-make one match slow."""
+"""Maximum number of slow matches that a session may have for one subject. The limit is above 1, because a garbage
+collection may make one match slow."""
 PATTERN_TIME = 0.001
-"""Maximum time in seconds for one match."""
-_MAX_CHOICES = 4_096  # Maximum number of different tuples of recipients that are kept as one object.
+"""Time limit in seconds for one match."""
+_MAX_CHOICES = 4_096  # Maximum number of tuples in `Interest._choices`.
 
 
 class Route:
@@ -67,7 +69,7 @@ class Route:
         """Return the plain streams and one member of each group.
 
         Args:
-            key: key or subject of the message, by which sticky groups choose a member.
+            key: key of the message, or its subject; sticky groups choose a member by this key.
             now: current time in seconds.
         """
         if not self.groups:
@@ -85,15 +87,15 @@ class Route:
 
 
 def _on_duty(members: list[Stream]) -> list[Stream]:
-    """Return the members whose sessions do not stand by (see `Group`); all members if all sessions stand by."""
+    """Return the members that do not stand by (see `oz.publisher.groups`). If all stand by, return all members."""
     return [member for member in members if not member.session.is_standby] or members
 
 
 class _TimeLimit:
-    """Limits of one search: the time of each match, and the number of slow matches of each session.
+    """Limits of the search for one subject: time of each match, and number of slow matches of each session.
 
     Attributes:
-        has_skipped: whether the search has skipped patterns.
+        has_skipped: whether the search has skipped patterns, because a session had too many slow matches.
     """
 
     def __init__(self, seconds: float, processor_clock: Callable[[], float]) -> None:
@@ -101,7 +103,7 @@ class _TimeLimit:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the counts before the search for another subject."""
+        """Reset the counts before a search."""
         self.has_skipped = False
         self._slow: list[tuple[Pattern, Leaf]] = []
         self._slow_of: dict[Session, int] = {}
@@ -110,7 +112,7 @@ class _TimeLimit:
         """Return whether a pattern matches; False for a skipped pattern.
 
         Raises:
-            PatternTimeout: the match takes longer than the maximum time.
+            PatternTimeout: the match takes longer than the time limit.
         """
         if self._slow_of and self._is_over(leaf):
             self.has_skipped = True
@@ -125,11 +127,11 @@ class _TimeLimit:
                     self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
 
     def slow(self) -> list[Pattern]:
-        """Return the slow patterns of sessions with too many slow matches, if the search has skipped patterns."""
+        """If the search has skipped patterns, return the slow patterns of the sessions with too many slow matches."""
         return [pattern for pattern, leaf in self._slow if self.has_skipped and self._is_over(leaf)]
 
     def _is_over(self, leaf: Leaf) -> bool:
-        """Return whether each session with a pattern has had `SLOW_MATCHES` slow matches in this search."""
+        """Return whether all sessions that have the pattern of `leaf` have reached `SLOW_MATCHES` in this search."""
         slow = self._slow_of
         return all(slow.get(entry.session, 0) >= SLOW_MATCHES for entry in values_of((leaf,)))
 
@@ -140,9 +142,11 @@ class Interest:
     Attributes:
         routes: cached routes by subject; None for a subject without recipients. `publish` reads this dict directly.
         groups: groups by name; a group without members is removed.
-        on_change: function that is called when cached routes become invalid. The engine then clears its own caches.
-        on_suspended: function that is called with a suspended pattern and the streams that had it.
-        index_class: class of the index.
+        on_change: function that `Interest` calls when cached routes become invalid, so that the engine clears its
+            own caches.
+        on_suspended: function that `Interest` calls with each suspended pattern and the streams that had this
+            pattern.
+        index_class: class of the index; a subclass of `Interest` may replace it.
     """
 
     index_class: type[PatternIndex[Stream]] = PatternIndex
@@ -153,7 +157,7 @@ class Interest:
         """Start without patterns.
 
         Args:
-            pattern_time: maximum time in seconds for one match.
+            pattern_time: time limit in seconds for one match.
             processor_clock: function that returns processor time in seconds.
         """
         self.routes: dict[str, Route | None] = {}
@@ -169,7 +173,7 @@ class Interest:
         self._joined = 0
 
     def add(self, pattern: Pattern, stream: Stream) -> None:
-        """Add a pattern of a stream. With its first pattern, the stream joins its group."""
+        """Add a pattern to a stream. The first pattern makes the stream a member of its group."""
         streams = self._counts.setdefault(pattern, {})
         streams[stream] = streams.get(stream, 0) + 1
         if streams[stream] == 1:
@@ -184,7 +188,7 @@ class Interest:
         self.forget()
 
     def discard(self, pattern: Pattern, stream: Stream) -> None:
-        """Remove a pattern of a stream. With its last pattern, the stream leaves its group."""
+        """Remove a pattern from a stream. Without patterns, the stream leaves its group."""
         streams = self._counts[pattern]
         streams[stream] -= 1
         if not streams[stream]:
@@ -207,7 +211,7 @@ class Interest:
                 del self.groups[group.name]
 
     def group(self, name: str, policy: str) -> Group:
-        """Return the group with a name, or a new group. A new group is registered when its first member joins."""
+        """Return the group with this name. If there is none, return a new group; `add` registers it."""
         return self.groups.get(name) or Group(name, policy)
 
     def forget(self) -> None:
@@ -235,7 +239,7 @@ class Interest:
         alive.sort(key=lambda stream: stream.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_skipped:
-            # The result is incomplete, because patterns were skipped. Therefore it is not cached.
+            # An incomplete result is not cached.
             self._strike((*timed_out, *self._limit.slow()))
             return route
         if len(self.routes) >= CACHED_SUBJECTS:
@@ -244,7 +248,7 @@ class Interest:
         return route
 
     def _may_have(self, stream: Stream, subject: bytes) -> bool:
-        """Return whether a stream with a matching pattern receives a subject. The class for nodes overrides this."""
+        """Return whether a stream with a matching pattern may receive a subject. A subclass for nodes can refuse."""
         return True
 
     def _strike(self, patterns: tuple[Pattern, ...]) -> None:

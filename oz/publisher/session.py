@@ -1,46 +1,54 @@
-"""Session of one link at its publisher: numbers, window, backlogs, acknowledgements.
+"""Session of one link at its publisher: sequence numbers, window, backlogs, acknowledgements.
 
 Theory of operation
 -------------------
-A message of a session passes these places:
+A message of a session passes these queues:
 
     offer → backlog of its stream → window (numbered, not acknowledged)
           → held (acknowledged, not handled) → freed
 
-`offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits
-in the backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a
-number, so that the numbers of a session have no holes. A dropped message has no number. The next body of its
-stream carries the number of messages dropped before this body, so that the subscriber reports the drop in the right
-place. If a body is dropped itself, the number that it carried is added to the next body.
+`offer` numbers a message at once if the window has space and the stream has no backlog. Otherwise the message waits in
+the backlog of its stream, or the overflow policy drops the message.
 
-An acknowledgement frees space in the window. The backlogs of the streams then fill the window in turns, one body each.
-Batches of a redelivering stream stay *held* until their messages are handled, because another member may need them.
+A message gets its number when it enters the window. Therefore the numbers of a session have no holes, and a dropped
+message has no number. Each body carries the number of messages that its stream dropped directly before this body, so
+that the subscriber can report a gap at the right position. When a body is dropped, its own drops are added to the next
+body.
 
-The engine pulls: `next_frames` returns the frames to send next, `confirm_sent` confirms that the socket accepted
-the frames. After EAGAIN the engine pulls the same frames again later. Control frames are sent before batches, and BYE
-is sent after all batches.
+An acknowledgement frees space in the window. The window is then filled from the backlogs of the streams in rotation,
+one body from each stream. Batches of a redelivering stream stay *held* until the member has handled their messages,
+because another member may have to receive them.
+
+The engine asks for frames: `next_frames` returns the frames to send next, and the engine calls `confirm_sent` when the
+socket has accepted the frames. After EAGAIN the engine asks for the same frames again later. Control frames are sent
+before batches, and BYE is sent after all batches.
 
 A session is bound to a *route*, the routing id of one connection, and to the attempt number of the HELLO that set
-the route. After a HELLO that resumes, every unacknowledged batch counts as unsent, and is sent again on the new
-connection.
+the route. When a HELLO resumes the session, all unacknowledged batches are sent again on the new connection.
+
+A session that is DOWN has a *resume clock*, which starts when the socket reports that the route has no connection. The
+clock stops when the socket accepts a PING. The session ends when the clock reaches `resume_seconds`.
 
 States and events (`Sessions` handles HELLO without a session, DECLARE and redelivery):
 
 ============================ ================================ =========================== =========
 event                        UP                               DOWN                        ENDED
 ============================ ================================ =========================== =========
-HELLO that resumes           free, unsend, WELCOME            same, UP                    –
-ACK(n), acked ≤ n ≤ sent     free, release held, fill window  –                           –
+HELLO that resumes           WELCOME, send batches again      same, then UP               –
+ACK(n), acked ≤ n ≤ sent     free batches, fill the window    –                           –
 ACK(n), other n              count as invalid                 –                           –
 message matches              number, or backlog, or drop      same                        given up
-EAGAIN                       keep                             –                           –
-EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
-every 1.5 s                  PING                             PING; accepted: clock stops –
+EAGAIN                       keep the frames                  –                           –
+EHOSTUNREACH                 DOWN, start the resume clock     start the resume clock      –
+every 1.5 s                  PING                             PING; if the socket accepts –
+                                                              it, stop the resume clock
 no frame for 3 s, messages   groups prefer other members      –                           –
 are not acknowledged
-no frame for 60 s            PING every 30 s only: the link   PING every 30 s, unless the –
-                             is silent and says HELLO         resume clock runs
-`resume_seconds` over        –                                ENDED                       –
+no frame for 60 s            PING every 30 s only. A live     PING every 30 s, or every   –
+                             link misses the PINGs and sends  1.5 s while the resume
+                             HELLO.                           clock runs
+resume clock reaches         –                                ENDED                       –
+`resume_seconds`
 `close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
 
@@ -65,13 +73,13 @@ if TYPE_CHECKING:
     from oz.subjects.pattern import Pattern
 
 FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
-"""Reasons of drops, as indexes into `Stream.drops`."""
+"""Reasons for which messages are dropped, as indexes into `Stream.drops`."""
 
 NO_LIMIT = sys.maxsize
-"""Maximum number of messages in a backlog that only its bytes limit."""
+"""Value of `Stream.limit` if only the size in bytes limits the backlog."""
 
 ALONE_OVERHEAD = 16
-"""Maximum number of bytes that a body with one message has beside subject and payload."""
+"""A body with one message is at most this number of bytes larger than its subject and payload."""
 
 UP, DOWN, ENDED = "up", "down", "ended"
 
@@ -82,27 +90,27 @@ class Settings:
 
     Attributes:
         window: maximum number of unacknowledged batches of one session.
-        window_bytes: number of unacknowledged bytes at which a session's window is full. One body may exceed the
-            limit.
-        pending_bytes: maximum number of bytes of one session: window, backlogs and held messages.
-        total_bytes: maximum number of bytes of all sessions; above it backlogs drop messages. It may be exceeded by
-            1 ÷ 64, and by streams that `publish` waits for, because these drop nothing.
+        window_bytes: a session's window is full when it holds this number of unacknowledged bytes. The last body may
+            exceed the limit.
+        pending_bytes: maximum size in bytes of the window, backlogs and held messages of one session together.
+        total_bytes: the same limit for all sessions together. Above this size, backlogs drop messages. The sessions
+            may exceed the limit by 1 ÷ 64, and by streams that make `publish` wait, because such streams drop nothing.
         high_water_mark: maximum number of messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
-        resume_seconds: number of seconds after which a session that is DOWN ends.
-        largest_frame: size in bytes of the largest frame that the publisher accepts.
-        joined_bytes: size in bytes below which a body and its head are sent as one frame.
-        join: function that returns the frame of a head and its body.
+        resume_seconds: seconds without a connection after which a session ends.
+        largest_frame: maximum size in bytes of a frame that the publisher accepts.
+        joined_bytes: a body below this number of bytes is sent in one frame with its head.
+        join: function that joins a head and a body into one frame.
         batch: maximum number of messages in a body.
         body_bytes: maximum size in bytes of a body with several messages.
-        alone_bytes: size in bytes from which a message gets its own body.
+        alone_bytes: a message of at least this number of bytes gets its own body.
         patterns: maximum number of patterns of one session.
-        pattern_time: maximum time in seconds that a pattern may take for one subject.
+        pattern_time: time limit in seconds for the match of a pattern with one subject.
         pattern_weight: maximum estimated memory in bytes of the patterns of one session.
-        declare_bytes: maximum number of bytes of one session's declarations that wait to be applied.
-        total_declare_bytes: maximum number of bytes of all sessions' declarations that wait to be applied.
+        declare_bytes: maximum size in bytes of the declarations of one session that are not applied yet.
+        total_declare_bytes: the same limit for all sessions together.
         peers: maximum number of sessions that are UP or DOWN.
-        peers_of_key: maximum number of sessions of one key.
+        peers_of_key: maximum number of sessions that belong to one key.
     """
 
     window: int = 256
@@ -132,12 +140,12 @@ class Batch:
 
     Attributes:
         stream: stream of the messages.
-        sequence: sequence of the first message.
+        sequence: sequence number of the first message.
         count: number of messages.
-        body: packed messages; None once the batch is withdrawn.
-        size: size of the body in bytes; 0 once the batch is withdrawn.
+        body: packed messages; None if the batch is withdrawn.
+        size: size of the body in bytes; 0 if the batch is withdrawn.
         flags: flags of the batch's head.
-        drops: number of messages of the stream that were dropped before the first message of the batch.
+        drops: total number of messages that the stream has dropped before this batch.
         is_acked: whether the subscriber has acknowledged the batch.
     """
 
@@ -150,7 +158,7 @@ class Batch:
         self.drops, self.flags, self.is_acked = drops, flags, False
 
     def frames(self, settings: Settings) -> tuple[Any, ...]:
-        """Return the frames of the batch: one frame that has head and body, or one frame for each."""
+        """Return the frames of the batch: one frame with head and body, or two frames, or only the head."""
         body = self.body
         differences = b"" if body is None else body.differences
         head = links.encode_head(
@@ -163,10 +171,10 @@ class Batch:
         return head, body.frame
 
     def blank(self, is_kept: Callable[[bytes], bool]) -> None:
-        """Replace messages by empty messages, so that the sequences do not change.
+        """Replace messages by empty messages, which keep the sequence numbers of the replaced messages.
 
         Args:
-            is_kept: function that returns whether messages with a subject stay.
+            is_kept: function that returns whether to keep the messages with a subject.
         """
         if self.body is None:
             return
@@ -182,15 +190,15 @@ class Batch:
         self.body, self.size = body, body.size
 
     def withdraw(self) -> None:
-        """Replace the batch by a head without body, because another member has received the messages."""
+        """Remove the body, because another member has received the messages. The head is still sent."""
         self.body, self.size = None, 0
         self.flags |= links.WITHDRAWN
 
 
 class _Waiting:
-    """A body in a backlog, with the number of messages that the stream dropped directly before it.
+    """Entry of a backlog: a body, its flags, and the number of messages that were dropped directly before it.
 
-    A body without drops and flags is in the backlog itself, without this object.
+    For a body without drops and flags, the entry is the `Body` itself, without this object.
     """
 
     __slots__ = ("body", "drops", "flags")
@@ -204,23 +212,23 @@ class Stream:
 
     Attributes:
         session: session that the stream belongs to.
-        number: number of the stream in frames.
+        number: number that identifies the stream in frames.
         options: delivery options that the subscriber declared.
         group: queue group; None for a plain stream.
         redelivers: whether messages of a lost member go to other members.
-        holds: whether batches stay `held` after their acknowledgement, until their messages are handled.
-        prefetch: value of `load` from which the group prefers other members.
+        holds: whether the stream keeps batches in `held`.
+        prefetch: the group prefers other members when `load` reaches this number of messages.
         limit: maximum number of messages in the backlog.
-        patterns: number of patterns; 0 once the last subscription has ended.
-        joined: number that grows from stream to stream, in the order in which streams got their first pattern.
-        matched: number of messages that were offered to the session, without messages that moved to another member.
+        patterns: number of patterns; 0 when the last subscription has ended.
+        joined: rank of the stream among all streams, by the time at which they got their first pattern.
+        matched: number of messages that were offered to this stream, without messages that moved to another member.
         numbered: number of messages that have entered the window.
         pending: number of messages in the backlog.
         drops: number of dropped messages for each reason.
         unknown: number of reported losses whose size is unknown.
-        load: number of messages that the group gave to this member and that are not acknowledged or not handled.
-        held: numbered batches of a group's messages that are not acknowledged or not handled.
-        mark: sequence below which all messages are handled.
+        load: load of this member of a group; see `oz.publisher.groups`.
+        held: numbered batches of a group whose messages are not acknowledged, or with `ack="handled"`, not handled.
+        mark: all messages with a lower sequence number are handled.
     """
 
     __slots__ = (
@@ -244,28 +252,31 @@ class Stream:
         self.unknown = 0
         self.backlog: deque[Body | _Waiting] = deque()
         self.held: deque[Batch] = deque()
-        # A last value is sent to one subscription. Therefore its key includes the number of this subscription.
+        # Newest message by subject. A last value is meant for one subscription only. Therefore the key of a last value
+        # includes the number of this subscription.
         self._conflated: dict[bytes | tuple[bytes, int], tuple[int, bytes, Any, int]] = {}
         self._numbered_drops = self._tail_drops = 0
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a full stream makes `publish` wait or raise: only with `on_full` "block" or "raise"."""
+        """Whether `publish` waits or raises if this stream is full, because `on_full` is "block" or "raise"."""
         session = self.session
         return self.overflow is None and session.is_up and session.settings.on_full != "drop"
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether a batch may fill this stream. Then `publish` must check `is_full` before each message."""
+        """Whether the next batch may fill this stream, so that `publish` must check `is_full` before each message."""
         session = self.session
         is_near = self.pending >= self.limit or 2 * session.bytes >= session.settings.pending_bytes
         return is_near and self.is_awaited
 
     def is_full(self, size: int) -> bool:
-        """Return whether `publish` must wait or raise, because a message of a size in bytes has no space.
+        """Return whether `publish` must wait or raise, because the stream has no space for a message.
 
-        A message counts half of `pending_bytes` at most. Otherwise a larger message would wait until the session is
-        empty. That takes long, because subscribers acknowledge the last messages late.
+        Args:
+            size: size of the message in bytes. More than half of `pending_bytes` counts as half. Otherwise a large
+                message would wait until the session is nearly empty. That takes long, because subscribers acknowledge
+                their last messages late.
         """
         session = self.session
         counted = min(size, session.settings.pending_bytes // 2)
@@ -273,7 +284,7 @@ class Stream:
         return is_over and self.is_awaited
 
     def has_space(self, size: int) -> bool:
-        """Return whether a message of a size in bytes has space. With an overflow policy this is always True."""
+        """Return whether a message of `size` bytes has space. With an overflow policy the result is always True."""
         return self.overflow is not None or (self.pending < self.limit and self.session.has_bytes_for(size))
 
     @property
@@ -287,11 +298,11 @@ class Stream:
 
     @property
     def oldest(self) -> Body:
-        """First body of the backlog, which must not be empty."""
+        """First body of the backlog. The backlog must not be empty."""
         return self._opened(0).body
 
     def keep(self, body: Body, flags: int) -> None:
-        """Add a body to the backlog as the overflow policy says."""
+        """Add a body to the backlog. If the backlog is full, apply the overflow policy."""
         session = self.session
         if flags & links.REDELIVERED:
             self._insert(body, flags)
@@ -300,7 +311,7 @@ class Stream:
         elif self.overflow == "drop_oldest":
             self._keep_newest(body, flags)
         elif self.is_awaited:
-            # The engine waits in `publish` while `is_full`.
+            # No check: `publish` waits while `is_full` is true.
             self._append(body, flags)
         else:
             room = self.limit - self.pending if session.has_bytes_for(body.size) else 0
@@ -320,14 +331,15 @@ class Stream:
     def _append(self, body: Body | None, flags: int) -> None:
         if body is None:
             return
-        # Python's garbage collector visits each object: 200,000 of them in the backlogs stopped `publish` for 45 ms.
+        # Create `_Waiting` only if needed, because the garbage collector visits each object. With 200,000 such objects
+        # in the backlogs, a collection stopped `publish` for 45 ms.
         self.backlog.append(_Waiting(body, self._tail_drops, flags) if self._tail_drops or flags else body)
         self._tail_drops = 0
         self.pending += body.count
         self.session.bytes += body.size
 
     def _opened(self, at: int) -> _Waiting:
-        """Return an entry of the backlog as a `_Waiting` object, whose fields can be changed."""
+        """Return an entry of the backlog as a `_Waiting` object."""
         waiting = self.backlog[at]
         if isinstance(waiting, Body):
             waiting = self.backlog[at] = _Waiting(waiting, 0, 0)
@@ -337,7 +349,7 @@ class Stream:
         return [self._opened(at) for at in range(len(self.backlog))]
 
     def _insert(self, body: Body, flags: int) -> None:
-        """Insert a redelivered body before new messages and behind other redelivered messages."""
+        """Insert a redelivered body behind the other redelivered bodies, and before all new messages."""
         at = 0
         for waiting in self.backlog:
             if isinstance(waiting, Body) or not waiting.flags & links.REDELIVERED:
@@ -368,7 +380,7 @@ class Stream:
         self._append(body, flags)
 
     def drop_oldest(self, count: int) -> int:
-        """Drop up to `count` of the oldest messages that were not redelivered; return their number."""
+        """Drop at most `count` messages, oldest first, but no redelivered messages; return the dropped number."""
         if self._conflated:
             return self._drop_conflated(count)
         backlog, dropped, at = self.backlog, 0, 0
@@ -394,7 +406,7 @@ class Stream:
         return dropped
 
     def _add_drops(self, at: int, drops: int) -> None:
-        """Add a number of drops to the body at an index of the backlog; without such a body, to the next new body."""
+        """Add drops to the body at index `at` of the backlog. If there is none, add them to the next new body."""
         if at < len(self.backlog):
             self._opened(at).drops += drops
         else:
@@ -439,10 +451,10 @@ class Stream:
         self._unload(1)
 
     def deny(self, is_kept: Callable[[bytes], bool]) -> None:
-        """Drop the messages of the backlog that the subscriber's rights do not allow any more.
+        """Drop the messages of the backlog that the subscriber may no longer receive.
 
         Args:
-            is_kept: function that returns whether messages with a subject stay.
+            is_kept: function that returns whether to keep the messages with a subject.
         """
         session = self.session
         kept: deque[Body | _Waiting] = deque()
@@ -483,13 +495,13 @@ class Stream:
             self._tail_drops += waiting.drops
 
     def refuse(self, count: int, reason: int) -> None:
-        """Drop messages that cannot enter the window or the backlog."""
+        """Count messages as dropped, because they could enter neither the window nor the backlog."""
         self._count_drops(reason, count)
         self._tail_drops += count
         self._unload(count)
 
     def count_lost(self, count: int | None) -> None:
-        """Count messages that were lost before they reached the publisher; None for an unknown number."""
+        """Count messages that were lost before they reached the publisher; None means an unknown number."""
         if count is None:
             self.unknown += 1
         else:
@@ -498,7 +510,7 @@ class Stream:
             self._tail_drops += count
 
     def pop_next(self) -> _Waiting | None:
-        """Remove and return the next body of the backlog; without one, a body of conflated messages, or None."""
+        """Remove and return the next body of the backlog, else a body of conflated messages, else None."""
         if self.backlog:
             waiting = self._opened(0)
             del self.backlog[0]
@@ -535,7 +547,13 @@ class Stream:
         return _Waiting(Body(flat, positions), drops, 0)
 
     def assign(self, body: Body, drops: int | None, flags: int) -> Batch:
-        """Return a batch with the next sequence. With `drops` None it carries all drops that no body carries yet."""
+        """Return a new batch with the next sequence number.
+
+        Args:
+            body: messages of the batch.
+            drops: number of messages dropped directly before the body; None for all drops since the last body.
+            flags: flags of the batch's head.
+        """
         if drops is None:
             drops, self._tail_drops = self._tail_drops, 0
         self._numbered_drops += drops
@@ -546,7 +564,7 @@ class Stream:
         return batch
 
     def release(self, mark: int) -> None:
-        """Free held batches below a mark, which is the lowest sequence that is not handled."""
+        """Free the held batches below a mark. The mark is the lowest sequence number that is not handled."""
         if mark <= self.mark or not self.options.handled:
             return
         before, self.mark = self.mark, mark
@@ -574,7 +592,7 @@ class Stream:
         self._unload(batch.count)
 
     def count_unhandled(self, acked: int) -> int:
-        """Return the number of a group's messages below a sequence that are acknowledged, but not handled."""
+        """Return the number of messages with sequence numbers below `acked` that are not handled."""
         if not self.options.handled:
             return 0
         return sum(
@@ -583,7 +601,7 @@ class Stream:
         )
 
     def unhandled(self) -> Iterator[tuple[Batch | _Waiting, Body, int]]:
-        """Return batches and bodies for another member, each with the index of its first unhandled message."""
+        """Yield the batches and backlog entries with unhandled messages, each with the index of the first one."""
         for batch in self.held:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
@@ -597,7 +615,7 @@ class Stream:
 
     @property
     def first_unhandled(self) -> int | None:
-        """Position of the first unhandled message; None if all are handled. Valid for streams with `holds` only."""
+        """Position of the first unhandled message; None without one. The stream must have `holds`."""
         for batch in self.held:
             if batch.body is not None:
                 return batch.body.positions[max(0, self.mark - batch.sequence)]
@@ -606,10 +624,10 @@ class Stream:
         return next((position for position, *_ in self._conflated.values()), None)
 
     def moved(self, units: list[Batch | _Waiting]) -> None:
-        """Remove batches and bodies that another member has received.
+        """Remove the batches and backlog entries whose messages another member has received.
 
-        A batch that the subscriber has not acknowledged is withdrawn: it keeps its sequence and loses its
-        body.
+        A batch that the subscriber has not acknowledged is withdrawn: the batch keeps its sequence numbers and loses
+        its body.
         """
         gone = set(map(id, units))
         session = self.session
@@ -649,41 +667,41 @@ class Session:
     Attributes:
         id: id of the subscriber's link object.
         member: id of the subscriber.
-        epoch: random id of this numbering; a new session has a new epoch.
+        epoch: random id; sequence numbers of different epochs cannot be compared. A new session has a new epoch.
         user: name of the subscriber's key; None without keys.
-        card: card in the last HELLO, which introduces a node; empty if the subscriber is no node.
+        card: card in the last HELLO, which introduces a node; empty if the subscriber is not a node.
         route: routing id of the connection.
         attempt: attempt number of the HELLO that set the route.
         state: UP, DOWN or ENDED.
-        following: sequence that the next message gets.
-        acked: next sequence that the subscriber expects, by its last acknowledgement.
-        sent: sequence of the first message that the socket has not accepted.
+        following: sequence number of the next message.
+        acked: sequence number that the subscriber expects next, according to its last acknowledgement.
+        sent: sequence number of the first message that the socket has not accepted.
         batches: numbered batches that are not acknowledged.
-        bytes: number of bytes in window, backlogs and held batches.
-        window_used: number of bytes in the window.
+        bytes: size in bytes of the window, backlogs and held batches.
+        window_used: size of the window in bytes.
         streams: streams by number; a stream stays until the epoch ends.
-        patterns: pattern and stream of each subscription, by the subscription's number.
+        patterns: dict from the number of each subscription to its pattern and stream.
         weight: estimated memory of the patterns in bytes.
-        refused: refused subscriptions, by number.
-        applied: revision of the declaration that was applied last.
+        refused: dict from the number of each refused subscription to its refusal.
+        applied: revision of the last applied declaration.
         part: revision of a declaration whose last part is missing, or 0.
-        mentioned: numbers of the subscriptions in the parts of a declaration that replaces all subscriptions; None for
-            another declaration.
-        drained: stream of each drained subscription, by the subscription's number. The session keeps messages of
-            such a subscription.
-        since: for each subscription, the sequence of the first message that was numbered after it was added.
-        declarations: parts of declarations that are not applied.
-        declare_bytes: number of bytes in `declarations`.
-        work: steps that apply the current part, apply changed rights, or remove all patterns.
-        is_working: whether the session waits for its turn in `Sessions.work`.
-        is_standby: whether groups prefer members of other sessions.
+        mentioned: while a declaration replaces all subscriptions, the numbers of the subscriptions in its parts; None
+            during another declaration.
+        drained: dict from the number of each drained subscription to its stream. The member still handles the messages
+            that were numbered for this subscription.
+        since: dict from the number of each subscription to the sequence number of the first message after its start.
+        declarations: parts of declarations that are not applied yet.
+        declare_bytes: size of `declarations` in bytes.
+        work: generators that apply the current part, apply changed rights, or remove all patterns.
+        is_working: whether the session is in the queue of `Sessions.work`.
+        is_standby: whether the session stands by; see `oz.publisher.groups`.
         beats: maximum number of ping intervals until the next PING, as announced in the last PING.
         heard_at: time of the last frame from the route, in seconds.
-        given_up: number of messages that were lost with the session.
-        all_drops: number of dropped messages of all sessions of the publisher, for each reason.
+        given_up: number of messages that were lost when the session ended.
+        all_drops: number of dropped messages for each reason; all sessions of the publisher share this list.
     """
 
-    # Slots, because C reads and fills them.
+    # C code reads and writes these slots.
     __slots__ = (
         "__dict__", "__weakref__", "_bye", "_control", "_is_ping_due", "_sent_batches", "batches", "bytes",
         "following", "is_up", "largest_frame", "route", "sent", "window", "window_used",
@@ -739,7 +757,7 @@ class Session:
     # messages
 
     def offer(self, stream: Stream, body: Body, flags: int = 0) -> None:
-        """Number the messages of a body for a stream, or add the body to the backlog, or drop it."""
+        """Move a body into the window or the backlog of a stream, or drop its messages."""
         if self.has_ended:
             self.given_up += body.count
             return
@@ -755,16 +773,16 @@ class Session:
     def offer_alone(
         self, stream: Stream, subject: bytes, payload: bytes, extras: Any, position: int, now: float
     ) -> bytes | None:
-        """Number one message that can be sent at once; return its frame. The caller confirms it with `confirm_sent`.
+        """Number one message that can be sent at once, and return its frame. After the send, call `confirm_sent`.
 
-        The result is None, and nothing was numbered, if other frames must be sent first, if the window is full, or if
-        the message is too large for one frame.
+        Return None, and number nothing, if other frames must be sent first, if the window is full, or if the message is
+        too large for one frame.
 
         Args:
-            stream: stream without a group, which receives the message.
+            stream: stream that receives the message; it must have no group.
             subject: subject as bytes.
             payload: payload as bytes.
-            extras: map of headers and other optional fields, as sent; None without such fields.
+            extras: map with the headers and other optional fields of the message; None if there are none.
             position: position of the message among all messages of the publisher.
             now: current time in seconds.
         """
@@ -794,12 +812,12 @@ class Session:
         return frame
 
     def has_bytes_for(self, size: int) -> bool:
-        """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
+        """Return whether a backlog may grow by `size` bytes, as limited by `pending_bytes`."""
         return self.bytes + size <= self.settings.pending_bytes
 
     @property
     def is_half_full(self) -> bool:
-        """Whether more than half of the window is used. Then messages that wait for a batch may exceed the window."""
+        """Whether more than half of the window is used, so that the next batch may not fit into the window."""
         return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
 
     def _has_room(self) -> bool:
@@ -811,9 +829,9 @@ class Session:
         self.window_used += body.size
 
     def fill(self) -> None:
-        """Move at most 64 bodies from the backlogs into the window, round robin over the streams.
+        """Move at most 64 bodies from the backlogs into the window, in rotation over the streams.
 
-        `pending_bytes` is not checked, because a body that moves into the window does not change the session's bytes.
+        `pending_bytes` is not checked, because the move does not change the size of the session.
         """
         turn = self._turn
         if not turn:
@@ -834,11 +852,11 @@ class Session:
                     turn.append(stream)
 
     def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
-        """Remove the messages from window and backlog that the subscriber's rights do not allow any more.
+        """Remove from window and backlog the messages of a stream that the subscriber may no longer receive.
 
         Args:
             stream: stream of the messages.
-            is_kept: function that returns whether messages with a subject stay.
+            is_kept: function that returns whether to keep the messages with a subject.
         """
         for batch in self.batches:
             if batch.stream is stream:
@@ -851,7 +869,12 @@ class Session:
     # acknowledgements
 
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
-        """Free the batches that an ACK acknowledges or reports as handled; return whether the ACK is valid."""
+        """Free the batches that an ACK acknowledges or reports as handled; return whether the ACK is valid.
+
+        Args:
+            expected: sequence number that the subscriber expects next.
+            marks: dict from stream numbers to the lowest sequence number that the subscriber has not handled.
+        """
         if not self.acked <= expected <= self.sent:
             return False
         self._free(expected)
@@ -876,16 +899,17 @@ class Session:
     # connection
 
     def resumes(self, hello: Hello) -> bool:
-        """Return whether a HELLO continues this session."""
+        """Return whether this session can continue after a HELLO."""
         if self.has_ended:
             return False
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
-        # The link has not received the WELCOME. It may know the epoch of another process of the publisher.
+        # The link has not received WELCOME yet. It still has the epoch of its first HELLO, perhaps the epoch of an
+        # earlier process of the publisher.
         return hello.epoch == self._known_epoch and self.acked == 0
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
-        """Continue on a new connection: every batch from the expected sequence on is sent again."""
+        """Continue on a new connection. All batches that the subscriber has not received are sent again."""
         self.route, self.attempt = route, hello.attempt
         if hello.epoch == self.epoch:
             self._free(hello.expected)
@@ -900,11 +924,11 @@ class Session:
 
     @property
     def first(self) -> int:
-        """Sequence of the first message that is not acknowledged."""
+        """Sequence number of the first message that is not acknowledged."""
         return self.batches[0].sequence if self.batches else self.following
 
     def welcome(self, origin: bytes, card: bytes) -> None:
-        """Queue a WELCOME with the id and the card of the publisher."""
+        """Queue a WELCOME with the origin and the card of the publisher."""
         settings = self.settings
         self.post(
             links.encode_welcome(
@@ -928,13 +952,13 @@ class Session:
         """Return whether the session is UP, and no acknowledgement is overdue."""
         if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
             return self.is_up
-        # An idle session is not heard for 30 seconds. Its subscriber has time from its first message on.
+        # The subscriber of an idle session may send no frame for 30 seconds. It has time from its first message on.
         body = self.batches[0].body
         return body is not None and now - body.at < HEARD_WITHIN
 
     @property
     def unreceived(self) -> int:
-        """Number of messages that wait or are not acknowledged, without messages that another member has received."""
+        """Number of messages that wait or are not acknowledged, without messages that moved to another member."""
         unacked = sum(
             batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
@@ -944,7 +968,7 @@ class Session:
 
     @property
     def pending(self) -> int:
-        """Number of messages that are `unreceived`, or acknowledged but not handled. Each message counts once."""
+        """Number of messages that are `unreceived`, plus messages that are acknowledged but not handled."""
         unhandled = sum(stream.count_unhandled(self.acked) for stream in self.streams.values())
         return self.unreceived + unhandled
 
@@ -966,12 +990,12 @@ class Session:
 
     @property
     def dropped_unasked(self) -> int:
-        """Number of dropped messages of the streams for which the subscriber set no overflow policy."""
+        """Number of messages that streams without an overflow policy have dropped."""
         return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
 
     @property
     def has_unsent(self) -> bool:
-        """Whether a message waits that the socket has not accepted."""
+        """Whether the socket has not accepted all messages yet."""
         return self.sent < self.following or any(stream.pending for stream in self.streams.values())
 
     @property
@@ -993,19 +1017,19 @@ class Session:
     # frames
 
     def post(self, frame: bytes, *, is_nil: bool = False) -> None:
-        """Queue a control frame. It replaces an unsent control frame of the same kind.
+        """Queue a control frame. The frame replaces an unsent control frame of the same kind.
 
-        Otherwise a peer that sends many requests and does not read would fill the memory.
+        Without this rule, a peer that sends many requests and never reads could fill the memory.
 
         Args:
             frame: control frame to send.
-            is_nil: whether the frame is an ANSWER to a declaration with an unknown base. Such an ANSWER is a kind of
-                its own.
+            is_nil: whether the frame is an ANSWER(nil), which requests a complete declaration. ANSWER(nil) counts as a
+                separate kind.
         """
         self._control[frame[0], is_nil] = frame
 
     def ping(self, beats: int = 1) -> None:
-        """Queue a PING. The frame is encoded when it is sent.
+        """Queue a PING. `next_frames` encodes the frame, so that its counts are current.
 
         Args:
             beats: maximum number of ping intervals until the next PING.
@@ -1014,7 +1038,7 @@ class Session:
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
-        """Return the frames to send next on the route, or None. After a send, call `confirm_sent`."""
+        """Return the frames to send next on the route, or None. After a successful send, call `confirm_sent`."""
         self._is_ping_next = False
         if not self.is_up:
             if self._is_ping_due and not self.has_ended:
@@ -1031,10 +1055,10 @@ class Session:
         return None if self._bye is None else (self._bye,)
 
     def confirm_sent(self) -> None:
-        """Record that the socket has accepted the frames of `next_frames`."""
+        """Record that the socket has accepted the frames that `next_frames` returned."""
         if self._is_ping_next:
             self._is_ping_due = False
-            # The subscriber has a connection: it says HELLO when its program calls oz.
+            # The subscriber is connected. It sends HELLO when its program calls oz.
             self.clock_at = None
         elif self._control:
             del self._control[next(iter(self._control))]
@@ -1049,7 +1073,7 @@ class Session:
         return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
-        """Return pending and dropped messages of each stream that has any."""
+        """Return the number of pending and dropped messages of each stream, without streams that have none."""
         unsent: dict[int, int] = {}
         if self._sent_batches < len(self.batches):
             for index in range(self._sent_batches, len(self.batches)):
@@ -1063,7 +1087,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE, which is sent after the window. Messages of the backlogs count as dropped."""
+        """Queue a BYE, which is sent after the window. Count the messages of the backlogs as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
         self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

@@ -2,41 +2,41 @@
 
 Theory of operation
 -------------------
-`Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
-and the time to it. Results are of two kinds. `ready` holds the sessions that have frames to send. The engine calls
-`next_frames` and `confirm_sent` of each session until the socket refuses a frame. `replies` holds frames for routing
-ids without a session.
+`Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine calls its methods with frames,
+socket errors and the time. The methods put their results into two containers. `ready` holds the sessions that have
+frames to send. The engine calls `next_frames` and `confirm_sent` of each session until the socket refuses a frame.
+`replies` holds frames for routing ids without a session.
 
-The result of a HELLO depends on its attempt number, epoch and expected sequence (`docs/wire.md`, "Identity"):
+The result of a HELLO depends on its attempt number, epoch and expected sequence number (`docs/wire.md`, "Identity"):
 
 =========================================================== =================================================
 HELLO                                                       result
 =========================================================== =================================================
-another version                                             BYE(2)
-session id or session of another key                        BYE(1)
+protocol version is not supported                           BYE(2)
+session id or session belongs to another key                BYE(1)
 attempt below the session's, or equal from another route    ignored
-attempt equal, from the route                               WELCOME again
-attempt above, epoch and expected sequence fit              route and attempt are replaced; session resumes
+attempt equal, from the session's route                     WELCOME again
+attempt above, epoch and expected sequence number fit       route and attempt are replaced; session resumes
 `admit` returns a reason                                    BYE(reason); the session ends
-anything else                                               session ends; a new one with a new epoch
+anything else                                               session ends; a new session with a new epoch begins
 too many sessions                                           BYE(3)
 =========================================================== =================================================
 
 ACK, DECLARE and BYE are accepted only from a route that belongs to a session. One call of `work` applies a limited
-number of patterns. Therefore the engine can limit the time for which it holds the lock. A HELLO discards declarations
-that wait to be applied; the link then declares all its subscriptions again.
+number of patterns, so that the engine can limit the time for which it holds the lock. A HELLO discards declarations
+that are not applied yet, because the link declares all its subscriptions again after the HELLO.
 
-Redelivery: messages that a member of a redelivering group has not handled move to other members that match.
-Such messages are sent before new messages, and keep their position and extras. They move in three cases:
+Redelivery: the unhandled messages of a member of a redelivering group move to other matching members. A moved message
+is sent before new messages, and keeps its position and extras. Messages move in three cases:
 
-- The member is DOWN for 3 seconds. Then only members that are UP receive its messages. Sticky groups are excepted,
-  because a member of a sticky group keeps its keys until its session ends.
+- The member is DOWN for 3 seconds. Then only members that are UP receive its messages. In sticky groups the messages
+  do not move yet, because a member of a sticky group keeps its keys until its session ends.
 - The session of the member ends.
-- A pattern that matched the messages is removed.
+- The member removes a pattern that matched the messages.
 
-In the last two cases members that are DOWN receive messages too. A drained member handles the messages that were
-numbered for it. Therefore only its backlog moves. When the member removes the pattern or leaves, the messages that it
-has not handled move too.
+In the last two cases, members that are DOWN receive messages too. If a member drains a subscription, the member still
+handles the messages that were numbered for it, and only the backlog moves. When the member then removes the pattern or
+leaves, its unhandled messages move too.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ from oz.wire.links import (
 )
 
 REDELIVER_AFTER = 3.0
-"""Seconds after which the messages of a member that is DOWN go to other members."""
+"""When a member has been DOWN for this number of seconds, its messages go to other members."""
 CROWD = 64
-"""Number of sessions below which each idle session gets a PING at each `PING_INTERVAL`. With more sessions, an idle
-session gets fewer PINGs."""
+"""With fewer sessions than this number, each idle session gets a PING every `PING_INTERVAL`. With more sessions, idle
+sessions get fewer PINGs."""
 MAX_INVALID = 100
-"""Number of invalid acknowledgements and malformed frames at which a session ends."""
+"""A session ends after this number of invalid acknowledgements and malformed frames."""
 
-_KEPT = 32  # Bytes that a conflating stream adds to the size of each message.
-_PART = 64  # Bytes that are added to the size of each part of a declaration.
+_KEPT = 32  # Bytes that a conflating stream adds to the size of each message, as an estimate of its overhead.
+_PART = 64  # Bytes that are added to the size of each part of a declaration, as an estimate of its overhead.
 
 UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
 """Events of `Sessions.on_session`.
@@ -90,10 +90,10 @@ UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
 ======== ===============================================================================
 event    meaning
 ======== ===============================================================================
-up       a HELLO created the session, or resumed it (from UP or DOWN)
+up       a HELLO created or resumed the session
 down     the session has no connection
 ended    the session has ended
-declared a declaration of the subscriber is applied and answered
+declared a declaration of the subscriber was applied and answered
 ======== ===============================================================================
 """
 
@@ -101,7 +101,7 @@ Authorize = Callable[[str | None, Item, Pattern, str | None], Refusal | None]
 
 
 def allow_all(user: str | None, item: Item, pattern: Pattern, group: str | None) -> Refusal | None:
-    """Allow each subscription."""
+    """Return None: every subscription is allowed."""
     return None
 
 
@@ -109,24 +109,24 @@ class Sessions:
     """Sessions of a publisher.
 
     Attributes:
-        ready: sessions that may have frames to send, in order. The values of the dict are not used.
+        ready: sessions that may have frames to send, as the keys of a dict, in order.
         replies: pairs of routing id and frame, for peers without a session.
-        by_id: sessions that are UP or DOWN, by id.
+        by_id: dict of sessions that are UP or DOWN, by session id.
         interest: patterns of all sessions.
         batcher: messages that wait for the next flush.
-        given_up: number of messages that were lost with sessions that have ended.
+        given_up: number of messages that were lost when sessions ended.
         redelivered: number of messages that moved to another member.
         rejected: number of malformed frames and invalid acknowledgements.
         now: time of the last event, in seconds.
-        card: card in later WELCOMEs, which introduces a node; empty if the publisher is no node.
-        admit: function that is called with a HELLO and its user; returns the reason of a BYE, or None.
-        on_session: function that is called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not
-            raise.
-        drops: number of dropped messages of all sessions since the start, for each reason.
-        by_node: sessions whose HELLO had a card, by id of the node, in the order of their creation.
+        card: card that introduces a node in later WELCOMEs; empty if the publisher is not a node.
+        admit: function that decides about each HELLO, called with the HELLO and its user. It returns the reason of a
+            BYE, or None to admit the subscriber.
+        on_session: function called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not raise.
+        drops: number of messages that all sessions have dropped since the start, for each reason.
+        by_node: sessions whose HELLO had a card: a dict by node id, each in the order of creation.
     """
 
-    # Slots, because C reads and fills them.
+    # C code reads and writes these slots.
     __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
 
     stream_class = Stream
@@ -150,9 +150,9 @@ class Sessions:
             settings: limits of the sessions.
             new_id: function that returns 16 random bytes.
             last_values: newest message of each subject; None if the publisher does not keep them.
-            authorize: function that returns the refusal of a subscription that a user may not have, else None.
+            authorize: function that returns a refusal if a user may not have a subscription, else None.
             owns: function that returns whether a session id belongs to a user.
-            processor_clock: function that returns processor time in seconds, to find patterns that together are slow.
+            processor_clock: function that returns processor time in seconds. `Interest` measures matches with it.
             interest: class that holds the patterns of all sessions.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
@@ -178,7 +178,7 @@ class Sessions:
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self.drops = [0, 0, 0, 0]
-        # Upper bound for the bytes of all sessions. The bytes are added up only when this bound exceeds `total_bytes`.
+        # Upper bound of the size of all sessions. `_relieve` measures the size only if the bound exceeds `total_bytes`.
         self._bytes = 0
         self.now = 0.0
 
@@ -198,8 +198,8 @@ class Sessions:
         Args:
             subject: subject as text.
             payload: payload as bytes.
-            extras: map of headers and other optional fields, as sent; None without such fields.
-            key: key by which sticky groups choose a member; None for the subject.
+            extras: map with the headers and other optional fields of the message; None if there are none.
+            key: key by which sticky groups choose a member; None uses the subject.
             raw: subject as bytes; None if the caller has not encoded it.
         """
         if raw is None:
@@ -217,13 +217,13 @@ class Sessions:
         return bool(recipients)
 
     def is_full(self, subject: str, raw: bytes, key: bytes, size: int) -> bool:
-        """Return whether a full recipient makes `publish` wait or raise, with `on_full` "block" or "raise".
+        """Return whether a recipient is full and `on_full` makes `publish` wait or raise.
 
         Args:
             subject: subject as text.
             raw: subject as bytes.
             key: key by which sticky groups choose a member.
-            size: number of bytes of the message, plus the bytes of messages that wait for a batch.
+            size: size in bytes of the message and of the messages that wait in a batch.
         """
         route = self.interest.find(subject, raw)
         if route is None:
@@ -240,7 +240,7 @@ class Sessions:
             for stream in streams:
                 session = stream.session
                 if session.has_ended:
-                    # `publish` had read the route before the session ended.
+                    # `publish` read the route before the session ended.
                     self.given_up += body.count
                     continue
                 session.offer(stream, body)
@@ -252,13 +252,13 @@ class Sessions:
     def publish_alone(
         self, stream: Stream, subject: bytes, payload: bytes, extras: Any, now: float
     ) -> bytes | None:
-        """Number a message with one recipient and return its frame; None if other frames must be sent first.
+        """Number a message for one stream, and return its frame. Return None if other frames must be sent first.
 
         Args:
             stream: stream that receives the message.
             subject: subject as bytes.
             payload: payload as bytes.
-            extras: map of headers and other optional fields, as sent; None without such fields.
+            extras: map with the headers and other optional fields of the message; None if there are none.
             now: current time in seconds.
         """
         batcher, session = self.batcher, stream.session
@@ -275,7 +275,7 @@ class Sessions:
         return frame
 
     def _relieve(self) -> None:
-        """Keep all sessions together below `total_bytes`: the largest sessions drop their oldest waiting messages."""
+        """Reduce all sessions together to `total_bytes`. The largest sessions drop their oldest waiting messages."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
         for session in (
@@ -288,17 +288,17 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        # The sum takes time with thousands of sessions. At least `limit` ÷ 64 bytes are published before the next sum.
+        # Measuring thousands of sessions takes time. Therefore measure again only after `limit` ÷ 64 more bytes.
         self._bytes = min(total, limit - (limit >> 6))
 
     # frames
 
     def on_frame(self, route: bytes, frame: bytes, now: float, user: str | None = None) -> None:
-        """Read a frame.
+        """Process a received frame.
 
         Args:
             route: routing id of the sender.
-            frame: content of the message behind the routing id. An empty frame is a probe and is ignored.
+            frame: frame behind the routing id. An empty frame is a probe and is ignored.
             now: current time in seconds.
             user: name of the sender's key; None without keys.
         """
@@ -312,7 +312,7 @@ class Sessions:
         if session is None:
             return
         if session.user != user:
-            # A connection with another key has the same routing id now: the session sends nothing to it.
+            # A connection with another key has taken over the routing id. The session must not send to it.
             self.unreachable(session, now)
             return
         session.heard_at = now
@@ -369,7 +369,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             if session.member != hello.member:
-                # The card would prove another node than the node whose direct messages the session receives.
+                # The session carries direct messages for its member, so that another member must not take it over.
                 self.replies.append((route, self._bye(links.MALFORMED)))
                 return
         reason = self.admit(hello, user)
@@ -391,7 +391,7 @@ class Sessions:
             self.end(other, now)
         if session is not None and session.resumes(hello):
             self._set_route(session, route)
-            # The link declares everything again.
+            # The link declares all its subscriptions again.
             self._discard_declarations(session)
             session.resume(hello, route, now)
             session.welcome(self.origin, self.card)
@@ -438,7 +438,7 @@ class Sessions:
     # declarations
 
     def _on_declare(self, session: Session, frame: bytes, now: float) -> None:
-        """Queue one part of a declaration. The part is decoded when it is applied, because bytes need less memory."""
+        """Queue one part of a declaration as bytes, which need less memory than a decoded declaration."""
         if len(frame) > links.MAX_PART:
             self._reject(session, now)
             return
@@ -453,7 +453,6 @@ class Sessions:
             self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
-        """End a session with too many waiting declarations."""
         self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
         self.end(session, now)
 
@@ -474,10 +473,10 @@ class Sessions:
     def work(self, steps: int = 1) -> bool:
         """Apply declarations and changed rights, and remove patterns of ended sessions; return whether work remains.
 
-        The sessions take turns, so that a session with many patterns does not delay another.
+        The sessions are processed in rotation, so that a session with many patterns does not delay other sessions.
 
         Args:
-            steps: maximum number of patterns that are processed.
+            steps: maximum number of patterns to process.
         """
         waiting = self._work
         while waiting and steps > 0:
@@ -496,7 +495,7 @@ class Sessions:
         return bool(waiting)
 
     def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
-        """Apply one part of a declaration; the generator yields after each pattern."""
+        """Apply one part of a declaration. The generator yields after each pattern."""
         size = len(frame) + _PART
         session.declare_bytes -= size
         self._declare_bytes -= size
@@ -524,7 +523,7 @@ class Sessions:
         drained = {-sid for sid in declare.removed if sid < 0}
         mentioned, removed = session.mentioned, [abs(sid) for sid in declare.removed]
         if mentioned is not None:
-            # Only what exists, because the parts of a declaration may have no end.
+            # Record only known subscriptions: a peer that sends endless parts must not fill the memory.
             known = session.patterns, session.refused, session.drained
             named = (*(item.sid for item in declare.items), *drained)
             mentioned.update(sid for sid in named if any(sid in sids for sids in known))
@@ -540,7 +539,7 @@ class Sessions:
                 if is_drained and stream.redelivers:
                     session.drained[sid] = stream
             if stream is not None:
-                # In the same step: a HELLO may end the declaration at the next yield.
+                # Move messages before the next yield, because a HELLO may end the declaration during the yield.
                 if stream.redelivers:
                     self._move_removed(session, stream, is_drained=is_drained)
                 yield
@@ -550,12 +549,12 @@ class Sessions:
             session.applied, session.part = declare.revision, 0
             self._answer(session)
             if declare.removed and not session.has_unsent:
-                # `drain` waits for a PING with the revision and without pending messages.
+                # `drain` of the subscriber waits for a PING that has this revision and reports no pending messages.
                 session.ping()
             self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:
-        """Return whether a part of a declaration must be applied. If not, queue an ANSWER where one is due."""
+        """Return whether a part of a declaration must be applied. If not, queue an ANSWER if one is due."""
         revision, base = declare.revision, declare.base
         if revision <= session.applied:
             if declare.is_last:
@@ -574,7 +573,7 @@ class Sessions:
         return True
 
     def _answer(self, session: Session) -> None:
-        # Messages that were published before belong to the earlier declaration.
+        # Messages that wait in a batch were routed by the earlier declaration. Send them before the ANSWER.
         self.flush()
         answer = Answer(session.applied, list(session.refused.values()), self.batcher.position)
         session.post(links.encode_answer(answer))
@@ -583,7 +582,7 @@ class Sessions:
     def _add_item(
         self, session: Session, item: Item, declared: Mapping[int, StreamOptions]
     ) -> Iterator[None]:
-        """Add a subscription. Before, the pattern is compared with the subjects of last values in steps."""
+        """Add a subscription. The generator yields while it searches the last values."""
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
@@ -602,17 +601,17 @@ class Sessions:
                 subjects = yield from self.last_values.search(pattern, self.settings.pattern_time)
             refusal = self._check_item(session, item, pattern, stream)
         except (OzError, ValueError, Warning) as error:
-            # Python may warn about a regex, and a program may turn warnings into errors.
+            # Warning: Python may warn about a regex, and a program may turn warnings into errors.
             refusal = Refusal(sid, str(error))
         if refusal is not None:
-            # An ANSWER has at most this number of refusals.
+            # An ANSWER holds at most `MAX_ENTRIES` refusals.
             if len(session.refused) < links.MAX_ENTRIES:
                 session.refused[sid] = refusal
             return
         assert stream is not None
         session.streams[item.stream] = stream
         if not stream.patterns and stream.group is not None:
-            # The last members of a group may have left since the stream had patterns.
+            # Look the group up again, because a group is removed when all its members have left.
             stream.group = self.interest.group(stream.group.name, stream.options.policy)
         self.flush()
         self.interest.add(pattern, stream)
@@ -623,8 +622,8 @@ class Sessions:
             self._send_last_values(stream, subjects, sid)
 
     def _compile(self, item: Item) -> Pattern:
-        # Subscribers often have equal patterns. One object for all of them shortens the runs of Python's garbage
-        # collector, which stop `publish`: 5 objects for each pattern of 50 subscribers took 50 ms.
+        # Subscribers often have equal patterns. They share one object, because Python's garbage collector visits each
+        # object and stops `publish` meanwhile: without sharing, 50 subscribers caused a pause of 50 ms.
         key = item.dialect, item.text
         pattern = self._compiled.get(key)
         if pattern is None:
@@ -685,7 +684,7 @@ class Sessions:
         self.flush()
         self.interest.discard(pattern, stream)
         if not stream.patterns and not stream.matched:
-            # No message was numbered or dropped: a new stream may use the number.
+            # The stream has numbered and dropped no message. Therefore a new stream may use its number.
             session.streams.pop(stream.number, None)
         return stream
 
@@ -700,10 +699,10 @@ class Sessions:
             self._answer(stream.session)
 
     def reconsider(self, is_trusted: Callable[[str], bool]) -> list[bytes]:
-        """Apply changed rights of keys; return the routes of the sessions that have ended because of them.
+        """Apply changed rights of keys; return the routes of the sessions that had to end.
 
-        Later calls of `work` refuse the patterns that are not allowed any more. A subscriber with patterns that were
-        refused earlier declares all its patterns again.
+        Later calls of `work` refuse the patterns that are no longer allowed. A subscriber whose patterns were refused
+        earlier declares all its patterns again.
 
         Args:
             is_trusted: function that returns whether a user may have a session.
@@ -727,7 +726,7 @@ class Sessions:
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
-            # The link declares its revision, which must count as new.
+            # The link sends its current revision again. Lower `applied`, so that this revision counts as new.
             session.applied -= 1
             answer = Answer(session.applied, None, self.batcher.position)
             session.post(links.encode_answer(answer), is_nil=True)
@@ -748,7 +747,7 @@ class Sessions:
                 self._remove(session, sid)
                 if stream.redelivers:
                     self._move_removed(session, stream)
-                # Not a suspended pattern, which took too long.
+                # A suspended pattern does not keep messages, because its matches take too long.
                 kept = [
                     pattern
                     for own, (pattern, owner) in session.patterns.items()
@@ -768,11 +767,16 @@ class Sessions:
     # redelivery and end
 
     def _move_removed(self, session: Session, stream: Stream, *, is_drained: bool = False) -> None:
-        """Move a stream's messages that no remaining pattern protects; with `is_drained`, only messages of the backlog.
+        """Move the messages of a stream that no remaining pattern protects to other members.
 
-        The subscriber drops messages whose subscription has ended. A remaining pattern protects only messages that
-        it matches and that were numbered after its subscription was added. A slow regex protects no message, because
-        a session may have many such patterns and many messages.
+        The subscriber would drop these messages, because their subscription has ended. A remaining pattern protects the
+        messages that it matches, if they were numbered after the subscription of the pattern began. A regex with a time
+        limit protects no message, because a session may have many slow regexes and many messages.
+
+        Args:
+            session: session of the stream.
+            stream: stream that has lost a pattern.
+            is_drained: whether to move only messages of the backlog.
         """
         kept = [
             (pattern, session.since[sid])
@@ -789,14 +793,15 @@ class Sessions:
         kept: Sequence[tuple[Pattern, int]] = (),
         is_drained: bool = False,
     ) -> None:
-        """Move messages that a member has not handled to other members of its group.
+        """Move the unhandled messages of a member to other members of its group.
 
         Args:
             stream: stream of the member that loses the messages.
-            is_final: whether members that are DOWN receive messages too. If no other member matches, then the member
-                itself receives its messages again.
-            kept: patterns that protect messages, each with the sequence from which it protects them.
-            is_drained: whether the member keeps the messages that were numbered for it, and only its backlog moves.
+            is_final: whether members that are DOWN receive messages too. In this case, if no other member matches, the
+                member itself receives its messages again.
+            kept: pairs of a pattern and a sequence number. The pattern protects each message that it matches, if the
+                message has this sequence number or a higher one.
+            is_drained: whether to move only messages of the backlog.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
@@ -825,7 +830,7 @@ class Sessions:
     def _unhandled(
         stream: Stream, kept: Sequence[tuple[Pattern, int]], *, is_drained: bool
     ) -> Iterator[tuple[Any, list[tuple[int, bytes, bytes, Any]]]]:
-        """Return the batches and bodies that move away from a member, each with its unhandled messages."""
+        """Yield the batches and backlog entries to move, each with its unhandled messages."""
         for unit, body, start in stream.unhandled():
             if is_drained and isinstance(unit, Batch):
                 continue
@@ -838,7 +843,7 @@ class Sessions:
                 yield unit, messages
 
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
-        """Pick a member for one message; the stream itself only without another member. None without any member."""
+        """Pick the member that receives a moved message: another member, else the stream itself, else None."""
         members = self._members(stream, subject)
         alive = [member for member in members if member is not stream and (member.session.is_up or is_final)]
         if not alive and is_final and stream in members:
@@ -847,13 +852,12 @@ class Sessions:
         return stream.group.pick(alive, subject, self.now) if alive else None
 
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
-        """Return the members of a stream's group whose patterns match a subject."""
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
         return next((members for group, members in groups if group is stream.group), ())
 
     def end(self, session: Session, now: float) -> None:
-        """End a session: move messages of redelivering groups, give up other messages, and remove the patterns."""
+        """End a session: move the messages of redelivering groups, discard other messages, and remove the patterns."""
         if session.has_ended:
             return
         self.now = now
@@ -910,9 +914,9 @@ class Sessions:
                 del self.by_node[session.member]
 
     def of_node(self, node: bytes) -> Session | None:
-        """Return a node's first session that is UP; without one, its newest session; None without a session.
+        """Return the first session of a node that is UP, else its newest session, else None.
 
-        If a node has links to two endpoints of the publisher, the first link stays in use.
+        If a node has links to two endpoints of the publisher, direct messages use the first link.
         """
         known = self.by_node.get(node)
         if known is None:
@@ -953,12 +957,12 @@ class Sessions:
     # time
 
     def tick(self, now: float) -> None:
-        """Send due PINGs, move messages of members that are DOWN, and end sessions that are DOWN for too long."""
+        """Send due PINGs, redeliver the messages of DOWN members, and end sessions that were DOWN for too long."""
         self.now = now
         if now < self._beat_at:
             return
         self._beat_at = _next_beat(now)
-        # The offset makes publishers of a large bus send PINGs in different intervals.
+        # The offset `origin[0]` makes the publishers of a large bus send PINGs at different times.
         turn = int(now // PING_INTERVAL) + self.origin[0]
         beats = min(MAX_BEATS, 1 + len(self.by_id) // CROWD)
         for session in [*self.by_id.values()]:
@@ -968,7 +972,7 @@ class Sessions:
                     continue
                 if session.down_at is not None and now - session.down_at >= REDELIVER_AFTER:
                     self._redeliver(session)
-            # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
+            # A PING that the socket refuses starts the resume clock. Therefore a session whose clock runs gets PINGs.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
             interval = SLOW_PINGS if is_slow else session.beats
             if turn % interval == 0 or not (is_slow or session.is_idle):
@@ -976,7 +980,7 @@ class Sessions:
                 self.ready[session] = None
 
     def leave_groups(self) -> None:
-        """Move messages from the node's own members of groups to other members, because the node closes."""
+        """Move the messages of the closing node's own group members to other members."""
         for session in self.by_node.get(self.origin, ()):
             for stream in session.streams.values():
                 if stream.redelivers:
@@ -991,7 +995,7 @@ class Sessions:
         """Return the time at which the next `tick` or flush is due, in seconds; None without sessions and messages.
 
         Args:
-            is_held: whether the engine holds messages back, so that no flush is due.
+            is_held: whether the engine keeps messages back (`Engine.hold`), so that no flush is due.
         """
         flush = None if is_held else self.batcher.deadline()
         if not self.by_id:
@@ -999,25 +1003,25 @@ class Sessions:
         return self._beat_at if flush is None else min(flush, self._beat_at)
 
     def unacknowledged(self) -> int:
-        """Return the number of messages that wait, or that are not acknowledged or not handled."""
+        """Return the number of messages that wait, are not acknowledged, or are not handled."""
         return sum(session.pending for session in self.by_id.values())
 
     def acknowledging_until(self, began: float, now: float) -> float | None:
-        """Return the time until which `close` waits for sessions, as known now; None if it need not wait.
+        """Return the time until which `close` must wait at most, in seconds; None if it need not wait.
 
-        `close` waits for sessions with pending messages. The link of a node to itself counts only until the node has
-        received its messages, because its program handles none of them while it waits for `close`.
+        `close` waits for sessions with pending messages. If a node has a link to itself, `close` ignores the unhandled
+        messages of this link, because the program cannot handle messages while it waits for `close`.
 
-        - Session UP, with messages of a group that are not handled: `close` waits until they are handled.
+        - Session UP, with unhandled messages of a group: `close` waits until they are handled.
         - Session UP, with messages that the socket has not accepted: `close` waits until the socket has accepted
           them, or until the subscriber has sent no frame for `resume_seconds`. Without this limit, a stopped program
-          would block `close`, because its connection over ipc stays.
-        - Session UP, and only acknowledgements are missing: `close` waits until a second after the subscriber's last
-          frame, and at least one second. A healthy subscriber without messages sends a frame every 30 seconds only.
-          After the wait, libzmq delivers the messages within the linger time of the socket.
+          would block `close`, because its ipc connection stays open.
+        - Session UP, and only acknowledgements are missing: `close` waits until one second after the last frame of the
+          subscriber, and at least one second. After the wait, libzmq delivers the messages within the linger time of
+          the socket.
         - Session DOWN, and another member can receive the oldest message: `close` waits until the messages have moved.
-        - Session DOWN, and no other member can receive it: `close` waits until a second after the disconnection. A
-          reconnection takes about a tenth of a second.
+        - Session DOWN, and no other member can receive the oldest message: `close` waits until one second after the
+          disconnect. A reconnection takes about a tenth of a second.
 
         Args:
             began: time at which `close` was called, in seconds.
@@ -1043,7 +1047,7 @@ class Sessions:
         for stream in session.streams.values():
             if stream.redelivers and self._has_heir(stream):
                 after = self.settings.resume_seconds if stream.options.policy == "sticky" else REDELIVER_AFTER
-                # `tick` moves the messages at one of the next PINGs.
+                # `tick` moves the messages when it sends one of the next PINGs.
                 limit = max(limit, after + 2 * PING_INTERVAL)
         return limit
 
@@ -1060,7 +1064,7 @@ class Sessions:
         """Return the number of sessions with subscriptions.
 
         Args:
-            subject: count only sessions whose subscriptions match this subject; None for all sessions whose
+            subject: count only sessions whose subscriptions match this subject; None counts all sessions whose
                 declaration is complete.
             raw: subject as bytes.
             only_up: whether to count only sessions with a connection.
@@ -1076,7 +1080,7 @@ class Sessions:
         return len({stream.session for stream in streams if stream.session.is_up or not only_up})
 
     def close(self) -> None:
-        """Queue a BYE for each session that is UP; backlogs count as dropped."""
+        """Queue a BYE for each session that is UP. Count the messages of backlogs as dropped."""
         self.flush()
         for session in self.by_id.values():
             if session.is_up:
@@ -1085,10 +1089,7 @@ class Sessions:
 
 
 def _next_beat(now: float) -> float:
-    """Return the time of the next PINGs in seconds.
-
-    This time is a multiple of `PING_INTERVAL` on the host's clock, so that all processes of a host wake up together.
-    """
+    """Return the next multiple of `PING_INTERVAL`, so that all processes of a host wake up together."""
     return (now // PING_INTERVAL + 1) * PING_INTERVAL
 
 

@@ -1,4 +1,4 @@
-"""Statistics of a publisher and of its subscribers."""
+"""Statistics of a publisher and its subscribers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 REASONS = ("full", "conflated", "too_large", "denied")
-"""Reasons of drops, in the order of `Stream.drops`."""
+"""Reasons for which a publisher drops messages, in the order of `Stream.drops`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,14 +18,15 @@ class PublisherStats:
         sent: number of messages with at least one subscriber.
         unmatched: number of messages without a subscriber.
         refused: number of messages that `publish` refused with `WouldBlock`.
-        dropped: number of dropped messages for each reason. The reason "full" means that the subscriber's queue was
-            full. A newer message of the subject replaced "conflated" messages. The subscriber does not accept messages
-            that are "too_large". Permissions do not allow "denied" messages. A message counts once for each subscriber
-            that misses it, and the subscriber gets a gap.
-        given_up: number of messages that subscribers had not received when their links ended. In a group with
-            `ack="handled"`, unhandled messages count. A message counts once for each link.
+        dropped: number of dropped messages for each reason. A message counts once for each subscriber that misses it,
+            and each of these subscribers gets a gap. Reason "full": the queue of the subscriber was full. Reason
+            "conflated": a newer message with the same subject replaced the message. Reason "too_large": the message
+            exceeds the size that the subscriber accepts. Reason "denied": permissions do not allow the message.
+        given_up: number of messages that subscribers had not received when their links ended. A message for a group
+            with `ack="handled"` counts if it was not handled. A message that several subscribers miss counts several
+            times.
         redelivered: number of messages that moved to another member of their group.
-        rejected: number of frames from subscribers that the protocol does not allow.
+        rejected: number of invalid frames that subscribers sent.
         denied: number of subscriptions that permissions refused.
     """
 
@@ -47,11 +48,11 @@ class SubscriberInfo:
     Attributes:
         member: id of the subscriber, 32 hexadecimal digits.
         patterns: patterns of the subscriber's subscriptions.
-        state: "up" with a connection, "down" without a connection.
-        pending: number of messages that wait or that the subscriber has not acknowledged. In a group with
-            `ack="handled"`, messages that the subscriber has not handled count too.
-        pending_bytes: number of bytes of the pending messages, and of messages that a group may have to deliver again.
-        oldest: age of the oldest pending message in seconds; None without messages. Messages that wait in a
+        state: "up" while the link is connected, otherwise "down".
+        pending: number of messages that wait to be sent, or that the subscriber has not acknowledged. A message for a
+            group with `ack="handled"` counts until the subscriber has handled it.
+        pending_bytes: size in bytes of the pending messages, and of messages that the group may have to redeliver.
+        oldest: age of the oldest pending message in seconds; None without pending messages. Messages that wait in a
             conflating subscription have no age.
         dropped: number of dropped messages for each reason, as in `PublisherStats.dropped`.
     """

@@ -1,4 +1,4 @@
-"""Subjects of a publisher: each subject is checked once by the rules of the publisher's dialect."""
+"""Check of a publisher's subjects by the rules of its dialect, with a cache of valid subjects."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class SubjectCheck:
 
         Args:
             dialect: name of the publisher's dialect.
-            endpoints: function that returns the publisher's endpoints, to check that `_LOCAL.` subjects stay on this
-                host.
-            delimiter: bytes that no subject contains, because they end the subject in messages of one frame.
+            endpoints: function that returns the publisher's endpoints. If one of them leaves this host, subjects that
+                begin with `_LOCAL.` are refused.
+            delimiter: bytes that separate subject and payload in messages of one frame. No subject may contain the
+                delimiter. None for messages of two frames.
 
         Raises:
             ConfigurationError: no dialect has this name.

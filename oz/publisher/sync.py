@@ -17,7 +17,7 @@ _MAX_COUNT = 2**31
 
 
 class Publishing(PublishingBase):
-    """Calls by which a publisher or a node publishes in threads."""
+    """Blocking publish calls that `oz.Publisher` and `oz.Node` share."""
 
     def publish(
         self,
@@ -33,29 +33,31 @@ class Publishing(PublishingBase):
         Args:
             subject: full subject, valid in the dialect of the publisher.
             payload: bytes, or a value for the codec.
-            headers: dict from text to text, bytes, numbers, truth values or None. Plain subscribers get no headers.
-            key: key by which sticky queue groups choose a member; None for the subject.
-            id: id by which subscribers with `dedupe` detect a repeated message: up to 64 bytes, or a pair of such
-                bytes and a number.
+            headers: dict from header names to values; a value is text, bytes, a number, a boolean or None. Plain
+                subscribers get no headers.
+            key: a sticky queue group sends all messages with the same key to the same member; None uses the subject
+                as the key.
+            id: id of the message. Subscribers with `dedupe` drop a message whose id they have received before. An id
+                is at most 64 bytes, or a pair of at most 64 bytes and a number.
 
         Raises:
             SubjectError: the dialect does not allow the subject.
-            PermissionDenied: `security` names a file of permissions that denies the subject to the publisher's key.
+            PermissionDenied: `security` names a permissions file that denies the subject to the publisher's key.
                 A file that does not mention this key denies nothing.
-            WouldBlock: a subscriber is full, and `on_full` is "raise"; or `on_full` is "block", and the subscriber
-                was still full after `send_timeout` seconds.
+            WouldBlock: a subscriber is full. With `on_full="raise"` the error is raised at once, with
+                `on_full="block"` after `send_timeout` seconds.
             TypeError: the payload is not bytes and there is no codec, or another argument is not allowed.
             ValueError: the payload has more bytes than `limits.message_bytes`, or another argument is not
                 allowed.
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was created before a fork, and this process is the child.
         """
-        # Only one attribute of this object is read, because `__getattr__` makes each read slow.
+        # Each read of an attribute of `self` is slow, because the class defines `__getattr__`: read only `_engine`.
         engine = self._engine
         try:
             way = engine.quick[subject]
         except (KeyError, TypeError):
-            # A bytearray has no hash.
+            # TypeError: a bytearray has no hash.
             way = UNKNOWN
         if (
             headers is None
@@ -70,14 +72,14 @@ class Publishing(PublishingBase):
                     if not waiting:
                         engine.begin_batch(way, payload)
                         return
-                    # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.
+                    # `extend` needs no lock, because it is one C call under the GIL; see `oz.publisher.engine`.
                     streams, raw = way
                     waiting.extend((streams, raw, payload, None))
                     if engine.is_resting or len(waiting) >= engine.full_length:
                         engine.appended()
                     return
             elif way is None:
-                # CPython switches threads at calls and jumps only, so that no count is lost.
+                # No lock: CPython switches threads only at calls and jumps, and this statement contains neither.
                 engine.batcher.unmatched += 1
                 return
             elif type(way) is bytes and engine.send_plain(way, payload):
@@ -97,7 +99,7 @@ class Publishing(PublishingBase):
             pairs: pairs (subject, payload).
 
         Returns:
-            Number of published messages. If one message causes an error, the messages before it are published.
+            Number of published messages. If `publish` raises for a message, all earlier messages are still published.
 
         Raises:
             ConfigurationError: an element is not a pair.
@@ -117,7 +119,7 @@ class Publishing(PublishingBase):
         return count
 
     def flush(self) -> None:
-        """Send the messages that wait for a batch.
+        """Send all messages that wait in a batch.
 
         Raises:
             ClosedError, OwnershipError: see `publish`.
@@ -127,10 +129,10 @@ class Publishing(PublishingBase):
     def wait_for_subscribers(
         self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
     ) -> None:
-        """Wait until subscriptions have arrived. Messages that are published after this reach the subscribers.
+        """Wait until subscriptions have arrived. Messages that are published afterwards reach these subscribers.
 
-        A link counts once while it is connected. A plain subscriber counts once for each of its subscriptions.
-        Equal subscriptions behind a proxy count once.
+        A subscriber with a connected link counts as one. A plain subscriber counts as one for each of its
+        subscriptions. Equal subscriptions behind the same proxy together count as one.
 
         Args:
             subject: count only subscribers that receive this subject.
@@ -138,7 +140,7 @@ class Publishing(PublishingBase):
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: after the timeout there were fewer subscribers.
+            Timeout: fewer subscribers than `count` were found within `timeout` seconds.
             SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
@@ -153,9 +155,9 @@ if HOT is not None:
 class Publisher(Publishing, PublisherBase):
     """Publishes messages by subject.
 
-    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without loss.
-    Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A signal
-    handler must not use a publisher.
+    Subscribers that use oz connect over links: the publisher filters their messages, and after a lost connection the
+    link resumes without loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one
+    object. A signal handler must not use a publisher.
     """
 
     def _begin(self, engine: Engine) -> None:
@@ -171,29 +173,28 @@ class Publisher(Publishing, PublisherBase):
         self._life.drop()
 
     def close(self, *, timeout: float | None = 5.0) -> int:
-        """Close. A second call does nothing, and so does a call in the child of a fork.
+        """Close the publisher. A second call does nothing. In the child of a fork, `close` does nothing.
 
-        The call waits until all messages for connected subscribers are sent. Then it waits for acknowledgements from
-        each subscriber that sends a frame at least once a second. In groups with `ack="handled"` it waits until the
-        members have handled their messages. If a member is lost, `close` waits until its messages have moved to
-        another member that can receive them.
+        The call waits until all messages for connected subscribers are sent. Then the call waits for acknowledgements
+        from each subscriber that sends a frame at least once a second. In groups with `ack="handled"` the call waits
+        until the members have handled their messages. If a member is lost, `close` waits until the messages of this
+        member have moved to another member that can receive them.
 
         Args:
             timeout: maximum time in seconds for the whole call. None waits until connected members have handled their
                 messages, and until each other subscriber has its messages or was silent for `resume_seconds`.
 
         Returns:
-            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that subscribers have not acknowledged. A message for a group with `ack="handled"` counts
+            until a member has handled it.
         """
         check_wait("timeout", timeout)
         return self._life.close(timeout)
 
     def __enter__(self) -> Self:
-        """Return the publisher; the `with` block closes it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         self.close()

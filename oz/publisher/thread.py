@@ -1,4 +1,4 @@
-"""Execution of a publisher or a node in a thread, and its close."""
+"""Run the engine of a publisher or a node in a thread, and close it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from oz.transport.wakeups import WakeUp
 _log = peer_logger("oz.publisher")
 
 _PAUSE = 0.0003
-"""Seconds between two calls of `attend` while work remains. In this time publishing threads get the lock."""
+"""Seconds between two calls of `attend` while work remains, so that publishing threads get the lock."""
 _FAILURE_PAUSE = 0.1
-"""Seconds that the thread sleeps after a call that failed."""
+"""Seconds that the thread sleeps after `attend` has raised an exception."""
 _clock = time.monotonic
 
 
 class Attended(Protocol):
-    """Engine calls that the attending side of a publisher or node needs; see `oz.publisher.engine`."""
+    """Methods and attributes of an engine that `Attendance` runs; see `oz.publisher.engine`."""
 
     is_resting: bool
     wake: Callable[[], None]
 
     @property
     def waiting(self) -> list[Any]:
-        """Messages that wait for a batch."""
+        """Messages that wait in a batch."""
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Run due steps; return whether work remains."""
@@ -48,7 +48,7 @@ class Attended(Protocol):
 
 
 class AttendedEngine(Attended, Protocol):
-    """Engine calls that the close of a publisher or node needs."""
+    """Methods and attributes of an engine that `ThreadLifetime` closes."""
 
     @property
     def waiters(self) -> Waiters:
@@ -59,7 +59,7 @@ class AttendedEngine(Attended, Protocol):
         """Whether this process is a child of the process that created the engine."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Wait until subscribers have acknowledged or handled their messages; return the end of the timeout."""
+        """Wait until subscribers have acknowledged or handled their messages; return when `timeout` ends."""
 
     def finish(self, end: float) -> int:
         """Close the sockets; return the number of unacknowledged or unhandled messages."""
@@ -69,14 +69,16 @@ class AttendedEngine(Attended, Protocol):
 
 
 class Attendance:
-    """Calls of `Engine.attend` in one thread, which sleeps until a frame can be read, `wake`, or the next deadline.
+    """Calls `Engine.attend` in one thread. Between calls the thread sleeps until it has work.
+
+    The sleep ends when a frame can be read, after `wake`, or at the next deadline.
 
     Attributes:
-        more_descriptors: further descriptors that end a sleep when they are readable.
+        more_descriptors: additional descriptors that end the sleep when they become readable.
     """
 
     def __init__(self, engine: Attended) -> None:
-        """Make the engine wake the thread that calls `turn`."""
+        """Connect `engine.wake` to the thread that calls `turn`."""
         self._engine = engine
         self._wake_up = WakeUp()
         self._polled: tuple[int, ...] = ()
@@ -120,11 +122,11 @@ class Attendance:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)
         if left is not None and 0 < left < 0.001:
-            # `poll` can wait for whole milliseconds only.
+            # `poll` waits whole milliseconds only.
             time.sleep(left)
             left = 0.0
         self._poll.poll(None if left is None else left * 1000)
-        # The next `attend` does the work of all calls of `wake` until here.
+        # The next `attend` does all work that was requested by `wake` until now.
         self._wake_up.clear()
 
 
@@ -132,7 +134,7 @@ class PublisherThread:
     """Daemon thread that runs the engine of a publisher or a node."""
 
     def __init__(self, engine: Attended, kind: str = "publisher") -> None:
-        """Create the thread. `start` starts it.
+        """Create the thread, but do not start it.
 
         Args:
             engine: engine of the publisher or the node.
@@ -143,7 +145,7 @@ class PublisherThread:
         self._thread = threading.Thread(target=self._run, name=f"oz {kind}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread if it was not started. The call can be repeated after an exception of a signal handler."""
+        """Start the thread if it was not started. A call that a signal handler interrupted can be repeated."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -153,14 +155,14 @@ class PublisherThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread. Wait for its end, unless the thread itself calls this or the interpreter stops."""
+        """End the thread, and wait for its end. Do not wait in the thread itself, or while the interpreter stops."""
         self.attendance.is_stopped = True
         self.attendance.wake()
         if self.is_alive and threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
-        """Make the thread close its publisher or node, which was garbage-collected."""
+        """Make the thread call `close` and end, because its publisher or node was garbage-collected."""
         self._at_end = close
         self.attendance.wake()
 
@@ -172,7 +174,7 @@ class PublisherThread:
             try:
                 self.attendance.turn(None)
             except ClosedError:
-                # The context was terminated, which closes the publisher.
+                # The program terminated the context. This closes the publisher.
                 return
             except Exception:
                 _log.exception(
@@ -184,12 +186,12 @@ class PublisherThread:
 class ThreadLifetime:
     """Thread of a publisher or a node, from its start to its close.
 
-    The thread refers to this object, but not to the publisher or node. Therefore a publisher or node without references
-    can be garbage-collected.
+    The thread has no reference to the publisher or node. Therefore the garbage collector can free a publisher or node
+    that the program no longer uses.
     """
 
     def __init__(self, engine: AttendedEngine, kind: str = "publisher") -> None:
-        """Make the end of the program close the object.
+        """Make the end of the program close the engine. `start` starts the thread.
 
         Args:
             engine: engine of the publisher or the node.
@@ -214,7 +216,7 @@ class ThreadLifetime:
         return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(timeout)))
 
     def _finish(self, end: float) -> int:
-        # Without the lock `_closing`, because the thread may call this too, to close a garbage-collected object.
+        # `stop` waits for the thread, which may call `_finish` for a garbage-collected object: do not hold `_closing`.
         if self.thread is not None:
             self.thread.stop()
         with self._closing:
@@ -237,19 +239,18 @@ class ThreadLifetime:
         thread.abandon(close)
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
         self.close(timeout)
 
 
 def forget(engine: AttendedEngine) -> None:
-    """Do not close an engine at the end of the program, because an interrupted constructor has closed it."""
+    """Do not close an engine at the end of the program, because a failed constructor has closed it already."""
     for lifetime in [*OPEN]:
         if getattr(lifetime, "engine", None) is engine:
             OPEN.discard(lifetime)
 
 
 OPEN: set[Closable] = set()
-"""Lifetimes of open publishers and nodes. The end of the program closes these."""
+"""Lifetimes of open publishers and nodes. The end of the program closes all of them."""
 
 
 @atexit.register

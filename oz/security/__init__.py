@@ -1,1 +1,1 @@
-"""Security: permissions, decisions about keys, and identities."""
+"""Security: permissions, decisions about keys, and ids that belong to keys."""

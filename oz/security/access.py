@@ -1,6 +1,6 @@
-"""Access: the subscriptions that a publisher grants to a key.
+"""Decisions of a publisher about subscriptions, according to the permissions of the subscriber's key.
 
-Answers are cached until the permissions change.
+Decisions are cached until the permissions change.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile, is_timed, match_within
 
 MAX_CACHED = 65_536
-"""Number of cached answers at which the cache is cleared."""
+"""Maximum number of cached decisions. Beyond it, the cache is cleared."""
 
 MAX_CHARACTERS = 1 << 24
-"""Number of characters in the cached patterns and reasons. Above this number the cache is cleared too."""
+"""Maximum number of characters in all cached patterns and reasons. Beyond it, the cache is cleared."""
 
 MAX_COMPARED, MATCH_TIME = 100, 0.001
-"""Maximum number of denied patterns that are compared with a subject for one error message. The second number is the
-time limit, in seconds, for the match of a pattern that may backtrack."""
+"""Limits for one error message: the maximum number of denied patterns that are matched, and the time limit in seconds
+for the match of a pattern that may backtrack."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
-"""Dialects whose subjects are non-empty words with dots between them."""
+"""Dialects in which a subject consists of non-empty words with dots between them."""
 
 
 class Rights(NamedTuple):
-    """Content of the permission file and of the trusted certificates at one time.
+    """Permissions and trusted keys at one time.
 
     Attributes:
         trusted: public keys that are trusted.
-        permissions: content of the permission file; None without a file, which allows everything.
+        permissions: content of the permission file; None if there is no file, so that everything is allowed.
     """
 
     trusted: Container[str]
@@ -47,8 +47,9 @@ class Access:
     """Decisions of one publisher about subscriptions.
 
     Attributes:
-        rights: rights by which the cached answers were decided.
-        answers: cache of answers by key, action, pattern and group. An answer is a denial, or None if it is granted.
+        rights: rights from which the cached decisions follow.
+        answers: cache of decisions by key, action, pattern and group. A decision is a denial, or None if the action is
+            allowed.
     """
 
     __slots__ = (
@@ -70,9 +71,9 @@ class Access:
         """Start with an empty cache.
 
         Args:
-            read: function that returns the current rights: the same object while they do not change.
+            read: function that returns the current rights. It returns the same object until the rights change.
             dialect: dialect of the publisher's subjects.
-            delimiter: bytes between subject and payload if a message has one frame; empty if it has two frames.
+            delimiter: bytes between subject and payload in a message of one frame; empty if messages have two frames.
         """
         self._read = read
         self._delimiter = delimiter
@@ -83,7 +84,7 @@ class Access:
         self._has_changed = False
 
     def has_changed(self) -> bool:
-        """Return whether the rights have changed since the last call. Later answers follow the new rights."""
+        """Return whether the rights have changed since the last call. Later decisions follow the new rights."""
         self._refresh()
         has_changed, self._has_changed = self._has_changed, False
         return has_changed
@@ -96,7 +97,7 @@ class Access:
             self._forget()
 
     def denial(self, key: str, patterns: Iterable[Pattern], group: str = "") -> Denial | None:
-        """Return why a key may not subscribe to patterns; None if the subscription is allowed.
+        """Return the reason why a key may not subscribe to patterns. Return None if the subscription is allowed.
 
         Args:
             key: public key of the subscriber.
@@ -104,7 +105,8 @@ class Access:
             group: name of the queue group; empty without a group.
         """
         if key not in self.rights.trusted:
-            # The authenticator reads the files more often: the key may have been added a moment ago.
+            # The authenticator reads the files more often than this object. Perhaps it has accepted a key that was just
+            # added.
             self._refresh()
         if key not in self.rights.trusted:
             return Denial(f"the key {key} is not trusted any more")
@@ -115,7 +117,7 @@ class Access:
         return next((answer for answer in answers if answer is not None), None)
 
     def denial_of_key(self, key: str, subscribed: bytes) -> Denial | None:
-        """Return why a key may not subscribe to a plain prefix; None if the subscription is allowed.
+        """Return the reason why a key may not subscribe to a plain prefix. Return None if the subscription is allowed.
 
         Args:
             key: public key of the subscriber.
@@ -138,14 +140,17 @@ class Access:
             return Denial(str(error))
 
     def _beginning_with(self, prefix: bytes) -> list[Pattern]:
-        """Return patterns that together match each subject whose message may begin with a plain prefix."""
+        """Return patterns for a plain prefix.
+
+        Together they match every subject whose message can begin with the prefix.
+        """
         delimiter = self._delimiter
         if not delimiter:
             return [beginning_with(prefix, self._dialect)]
         subject, found, _ = prefix.partition(delimiter)
         if found:
             return [exactly(subject)]
-        # The prefix may end in the middle of a delimiter.
+        # The prefix may end with the first bytes of the delimiter. Then the bytes before it may be a whole subject.
         parts = (prefix[:-size] for size in range(1, len(delimiter)) if prefix.endswith(delimiter[:size]))
         return [beginning_with(prefix, self._dialect), *map(exactly, parts)]
 
@@ -165,12 +170,12 @@ class Access:
         return found
 
     def denied_subscriptions(self, subject: str | None) -> Iterator[tuple[str, Denial]]:
-        """Yield key and denial of each denied subscription that matches a subject.
+        """Yield the key and the denial of each denied subscription that matches a subject.
 
-        Only the newest `MAX_COMPARED` denied subscriptions are compared.
+        The method checks only the newest `MAX_COMPARED` denied subscriptions.
 
         Args:
-            subject: subject to match; None yields all compared subscriptions.
+            subject: subject to match; None to yield all of these subscriptions.
         """
         denied = ((asked, denial) for asked, denial in reversed(self.answers.items()) if denial is not None)
         for (key, _, pattern, _), denial in islice(denied, MAX_COMPARED):
@@ -188,12 +193,12 @@ def _matches(pattern: Pattern, subject: str) -> bool:
 
 
 def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:
-    """Return why permissions deny an action on one subject; None if the action is allowed.
+    """Return the reason why permissions deny an action on one subject. Return None if the action is allowed.
 
-    The result is also None for a subject that is not UTF-8, because no rule applies to such a subject.
+    For a subject that is not UTF-8 the result is also None, because rules apply only to subjects in UTF-8.
 
     Args:
-        permissions: content of the permission file; None allows everything.
+        permissions: content of the permission file; None to allow everything.
         key: public key of the user.
         action: any action except "group".
         subject: subject as text.
@@ -209,10 +214,10 @@ def denial_of(permissions: Permissions | None, key: str, action: Action, subject
 
 
 def beginning_with(prefix: bytes, dialect: str) -> Pattern:
-    """Return a pattern that matches the subjects with a prefix.
+    """Return a pattern that matches all subjects with a prefix.
 
-    For dialects with words between dots, the pattern leaves out subjects with an empty word, such as `md..x`. No
-    publisher of these dialects publishes them. For example, the prefix `md.` then means the same as `md.>` of nats.
+    In a dialect with non-empty words between dots, the pattern matches only subjects of the dialect: not `md..x`, for
+    example. Therefore the pattern for the prefix `md.` matches the same subjects as `md.>` of nats.
 
     Args:
         prefix: first bytes of the subjects.
@@ -234,7 +239,7 @@ def exactly(subject: bytes) -> Pattern:
     """Return a pattern that matches only one subject.
 
     Raises:
-        PatternError: the subject is not UTF-8. No rule applies to such a subject.
+        PatternError: the subject is not UTF-8. Rules apply only to subjects in UTF-8.
     """
     try:
         text = subject.decode()
@@ -244,11 +249,6 @@ def exactly(subject: bytes) -> Pattern:
 
 
 def _exact_pattern(subject: str) -> Pattern:
-    """Return a pattern that matches only one subject. Its text is short if possible, because messages quote it.
-
-    Raises:
-        PatternError: the subject is not UTF-8.
-    """
     try:
         pattern = compile(subject, dialect="nats")
     except PatternError:

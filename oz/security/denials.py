@@ -1,4 +1,4 @@
-"""Denial: the reason why a key may not have a subscription."""
+"""Reasons why permissions deny an action."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from oz.errors import PermissionDenied
 
 
 class Denial(str):
-    """Reason of a denial, in words.
+    """Text that states why permissions deny an action.
 
     Attributes:
-        rule: rule that decided, with its line in the permission file; None without a rule.
-        subject: example of a denied subject that the subscription matches; None without an example.
+        rule: rule that denies the action, with its line in the permission file; None if no rule does.
+        subject: example of a denied subject; None if no example is known.
     """
 
     __slots__ = ("rule", "subject")
@@ -25,5 +25,7 @@ class Denial(str):
         return made
 
     def error(self) -> PermissionDenied:
-        """Return the error for the subscriber."""
-        return PermissionDenied(f"a publisher refuses it: {self}", rule=self.rule, subject=self.subject)
+        """Return the error that the subscriber raises."""
+        return PermissionDenied(
+            f"a publisher refuses the subscription: {self}", rule=self.rule, subject=self.subject
+        )

@@ -1,6 +1,6 @@
-"""Identities: public keys, and ids of nodes that are made from keys.
+"""Public keys, and ids of nodes that begin with the hash of a key.
 
-docs/decisions/063-keys-of-connections.md
+See docs/decisions/063-keys-of-connections.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 UUID_SIZE = 16
 
 KEY_SIZE = 40
-"""Number of characters of a key in Z85. Source: ZeroMQ RFC 32."""
+"""Number of characters of a Z85 key. Source: ZeroMQ RFC 32."""
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES = {character: value for value, character in enumerate(_Z85)}
@@ -22,7 +22,7 @@ _GROUP, _MAX_VALUE = (
 )  # Characters that encode four bytes, and the largest number that they may encode.
 
 _HASH_SIZE = 10
-"""Number of bytes at the start of an id that are a hash of the key. No two keys with the same hash can be found."""
+"""Number of bytes of the hash at the start of an id. An attacker cannot find two keys with the same hash."""
 
 _CACHED = (
     1_024  # Number of keys whose hash is cached. Each first message of a node and each request needs a hash.
@@ -30,7 +30,7 @@ _CACHED = (
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text can be a key: 40 characters of Z85 that encode 32 bytes."""
+    """Return whether a text has the form of a key: 40 characters of Z85 that encode 32 bytes."""
     if len(text) != KEY_SIZE or not _VALUES.keys() >= set(text):
         return False
     for at in range(0, KEY_SIZE, _GROUP):
@@ -43,11 +43,11 @@ def is_key(text: str) -> bool:
 
 
 def make_uuid_of(key: str, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a new id of a node or a session that belongs to a key.
+    """Return a new id for a node or a session. The id belongs to a key.
 
     Args:
         key: public key in Z85.
-        random_bytes: function that returns random bytes; its argument is their number.
+        random_bytes: function that returns a given number of random bytes.
     """
     return _hash(key) + random_bytes(UUID_SIZE - _HASH_SIZE)
 
@@ -58,7 +58,7 @@ def is_of(uuid: bytes, key: str) -> bool:
 
 
 def is_same_key(uuid: bytes | None, other: bytes | None) -> bool:
-    """Return whether the ids of two nodes were made from one key."""
+    """Return whether two ids belong to the same key."""
     return uuid is not None and other is not None and uuid[:_HASH_SIZE] == other[:_HASH_SIZE]
 
 

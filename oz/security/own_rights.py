@@ -1,7 +1,7 @@
-"""Rights of the key of this program, by its own permission file.
+"""Rights of this program's key, according to its own permission file.
 
-Peers decide by their permission files, which usually have the same content. Therefore a program checks its own file
-before it sends: the error names the rule at once, and peers need not report the denial.
+Peers decide by their own permission files, which usually have the same content. A program also checks its file before
+it sends. Therefore it gets an error with the rule at once, and a peer does not have to report the denial.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions, User
 
 MAX_CACHED = 65_536
-"""Number of cached subjects for one action at which the cache of this action is cleared."""
+"""Maximum number of cached subjects for one action. Beyond it, the cache of the action is cleared."""
 
 _VERBS: dict[Action, str] = {
     "publish": "publish on",
@@ -24,7 +24,7 @@ _VERBS: dict[Action, str] = {
 
 
 class OwnRights:
-    """Rights of the key of this program. Allowed subjects are cached until the file changes."""
+    """Rights of this program's key. Allowed subjects are cached until the file changes."""
 
     __slots__ = ("_allowed", "_key", "_permissions", "_read", "_read_again")
 
@@ -37,21 +37,24 @@ class OwnRights:
         """Start with an empty cache.
 
         Args:
-            read: function that returns the permissions: the same object while they do not change; None allows all.
+            read: function that returns the permissions, or None to allow everything. It returns the same object until
+                the permissions change.
             key: public key of this program.
-            read_again: function that checks the file for a change and returns the permissions. It is called before
-                a denial, because peers may have read a newer version of the file already.
+            read_again: function that reads the file again if it has changed, and returns the permissions. It is called
+                before a denial, because peers may already use a newer version of the file.
         """
         self._read, self._key, self._read_again = read, key, read_again
         self._permissions: Permissions | None = None
         self._allowed: dict[Action, set[bytes]] = {action: set() for action in _VERBS}
 
     def check(self, action: Action, subject: bytes) -> None:
-        """Check a subject. A file that does not name this program's key allows all subjects to it.
+        """Check whether this program may use a subject.
+
+        If the file does not contain the program's key, all subjects are allowed.
 
         Args:
             action: "publish", "request" or "reply".
-            subject: subject in the bytes that are sent.
+            subject: subject as bytes.
 
         Raises:
             PermissionDenied: the file denies the subject to this program's key.
@@ -90,7 +93,7 @@ class OwnRights:
 
     def _denial(self, permissions: Permissions, user: User, action: Action, subject: bytes) -> Denial | None:
         is_reply = action == "reply"
-        # `allows` needs less time than a reason, but it does not read `allow_responses`.
+        # `allows` is faster than `denial_of`, but it does not consider `allow_responses`.
         if not is_reply and permissions.allows(user, action, subject):
             return None
         denial = denial_of(permissions, self._key, action, subject.decode("utf-8", "surrogateescape"))

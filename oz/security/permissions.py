@@ -1,7 +1,8 @@
-"""Permissions: the subjects on which each user may publish, subscribe, and send requests. This module only decides.
+"""Permissions: the subjects on which each user may publish, subscribe, and send requests. Other modules enforce them.
 
-A pattern matches many subjects, and is granted as a whole or not at all: one `allow` rule must cover the
-pattern, and no `deny` rule may overlap it. A refusal names the rule, a subject as an example, and the remedy.
+A pattern matches many subjects, and is granted only if all of its subjects are allowed. One `allow` rule must cover the
+pattern, and no `deny` rule may overlap the pattern. A refusal contains the rule, an example of a denied subject, and a
+remedy.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Maximum number of example subjects that are tried on each rule, and of rules among which a reason is chosen."""
+"""Maximum number of example subjects that are matched with each rule, and maximum number of rules from which the reason
+of a refusal is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One pattern in a list `allow` or `deny`.
+    """One pattern in an `allow` list or a `deny` list.
 
     Attributes:
         action: action to which the rule applies.
         effect: "allow" or "deny".
         text: text of the rule in the file.
         pattern: pattern of the subjects to which the rule applies.
-        place: place of the rule in the file, such as `roles.reader.subscribe.deny[0], line 7`.
-        group: pattern that the name of the queue group must match, if the action is "group".
+        place: position in the file, such as `roles.reader.subscribe.deny[0], line 7`.
+        group: pattern for the names of queue groups to which the rule applies, if the action is "group"; None for all
+            names.
     """
 
     action: Action
@@ -48,26 +51,24 @@ class Rule:
     group: Pattern | None = None
 
     def __str__(self) -> str:
-        """Return the line and the text of the rule."""
         return f"{self.place}: {self.effect} {self.action} {self.text!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Replies that a user may send to each received request without an allow rule (`allow_responses` in the file).
+    """Limits for replies that need no allow rule (`allow_responses` in the file). A reply answers a received request.
 
     Attributes:
         count: maximum number of replies to one request.
-        seconds: time after a request, in seconds. Later replies are denied.
+        seconds: replies are allowed for this time after a request, in seconds.
     """
 
     count: int = 1
     seconds: float = 5.0
 
     def __str__(self) -> str:
-        """Return the text for a reason."""
         what = "reply" if self.count == 1 else "replies"
-        return f"allow_responses: {self.count} {what} to each request that came, for {self.seconds:g} s"
+        return f"allow_responses: {self.count} {what} to each received request, within {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,10 @@ class Verdict:
 
     Attributes:
         granted: whether the action is allowed.
-        rule: rule that decided; None if no rule decided.
+        rule: rule that determined the decision; None if the default did.
         subject: example of a denied subject; None if the action is granted, or if no example is known.
-        reason: reason in words.
-        remedy: change of the file that would permit the action; empty if the action is granted.
+        reason: reason of the decision, as text.
+        remedy: change of the file that would allow the action; empty if the action is granted.
     """
 
     granted: bool
@@ -90,12 +91,12 @@ class Verdict:
 
     @property
     def rule_text(self) -> str:
-        """Place and text of the rule that decided, or the default if no rule decided."""
+        """Position and text of the rule that determined the decision, or the default."""
         return 'default = "deny"' if self.rule is None else str(self.rule)
 
     @property
     def explanation(self) -> str:
-        """Reason with the remedy."""
+        """Reason and remedy."""
         return f"{self.reason}. {self.remedy}" if self.remedy else self.reason
 
 
@@ -105,10 +106,10 @@ class User:
 
     Attributes:
         name: name of the user in the file.
-        keys: public keys of 40 characters. A user has two keys while a new key replaces an old key.
+        keys: public keys of 40 characters. A user has two keys during the change from an old key to a new key.
         roles: names of the user's roles.
-        rules: rules of the user and rules of its roles.
-        responses: replies that need no allow rule; None if each reply needs one.
+        rules: rules of the user and of the user's roles.
+        responses: limits for replies without an allow rule; None if each reply needs a rule.
     """
 
     name: str
@@ -123,17 +124,17 @@ class User:
 
 
 _UNKNOWN_USER = User("a key without a user")
-"""User without rules. It stands for the owner of each key that the file does not name."""
+"""User without rules, for keys that are not in the file."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """Rules of one permission file. They are immutable.
+    """Rules of one permission file. The object is immutable.
 
     Attributes:
-        default: "deny" or "allow": the decision about an action for which a user has no allow rule.
-        users: users by name.
-        file: name of the file, which a remedy quotes.
+        default: decision about an action for which a user has no allow rule, "deny" or "allow".
+        users: dict from names to users.
+        file: name of the file, for the text of remedies.
     """
 
     default: Effect = "deny"
@@ -146,22 +147,22 @@ class Permissions:
 
     @cached_property
     def _by_key(self) -> Mapping[str, User]:
-        # The first of two users with one key counts. Files with such users are refused.
+        # If two users had the same key, the first user would count. Files with this error are refused.
         return {key: user for user in reversed([*self.users.values()]) for key in user.keys}
 
     def decide(self, user: User | None, action: Action, asked: Pattern, group: str | None = None) -> Verdict:
         """Return the decision about an action of a user.
 
         Args:
-            user: user that acts; None for a key that the file does not name.
+            user: user that acts; None for a key that is not in the file.
             action: action of the user.
-            asked: pattern of the subjects; for one subject, a pattern that matches only this subject.
+            asked: pattern of the subjects. For a single subject, pass a pattern that matches only this subject.
             group: name of the queue group, if the action is "group".
         """
         verdict = self._decide(user or _UNKNOWN_USER, action, asked, group)
         if verdict.granted:
             return verdict
-        # The default denies each subject of the pattern.
+        # The default decision denies all subjects of the pattern, so that any subject is an example.
         subject = _example(asked) if verdict.rule is None else verdict.subject
         return replace(verdict, subject=subject, remedy=self._remedy(user, verdict.rule))
 
@@ -175,7 +176,7 @@ class Permissions:
     def _decide(self, user: User, action: Action, asked: Pattern, group: str | None) -> Verdict:
         denying, allowing = user.rules_of(action, "deny"), user.rules_of(action, "allow")
         if action == "group":
-            # A member of a group receives messages as a subscriber does.
+            # A member of a group also receives messages, so that the deny rules for "subscribe" apply.
             denying += user.rules_of("subscribe", "deny")
             if not allowing and self.default == "allow":
                 action, allowing = "subscribe", user.rules_of("subscribe", "allow")
@@ -208,9 +209,9 @@ class Permissions:
         """Return whether a user may reply to a request.
 
         Args:
-            user: user that replies; None for a key that the file does not name.
-            subject: subject of the request, in the bytes that were sent.
-            count: number of earlier replies of the user to this request.
+            user: user that replies; None for a key that is not in the file.
+            subject: subject of the request, as bytes.
+            count: number of replies that the user has already sent to this request.
             age: time since the request was sent, in seconds.
         """
         if user is None or user.responses is None:
@@ -222,12 +223,12 @@ class Permissions:
         return count < user.responses.count and age <= user.responses.seconds
 
     def allows(self, user: User | None, action: Action, subject: bytes) -> bool:
-        """Return whether a user may perform an action on one subject; `decide` returns the reason too.
+        """Return whether a user may perform an action on one subject. `decide` also returns the reason.
 
         Args:
-            user: user that acts; None for a key that the file does not name.
+            user: user that acts; None for a key that is not in the file.
             action: any action except "group".
-            subject: subject in the bytes that are sent.
+            subject: subject as bytes.
         """
         ours = () if user is None else user.rules
         ours = tuple(rule for rule in ours if rule.action == action)
@@ -240,15 +241,14 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Return whether the pattern of a rule matches a subject; `otherwise` if the match takes too long."""
+    """Return whether the pattern of a rule matches a subject. Return `otherwise` if this is unknown."""
     if not subject.startswith(rule.pattern.prefixes):
-        # This comparison takes a twentieth of the time of a match, and excludes most rules.
+        # A comparison of prefixes excludes most rules. It takes a twentieth of the time of a match.
         return False
     try:
         return rule.pattern.matches(subject)
-    except SubjectError:  # not UTF-8, in a dialect of text
-        return False
-    except PatternTimeout:
+    except (SubjectError, PatternTimeout):
+        # A subject that is not UTF-8 has no meaning in a dialect of text, or the match takes too long.
         return otherwise
 
 
@@ -257,11 +257,10 @@ def _names(rule: Rule, group: str | None) -> bool:
 
 
 def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
-    """Return the refusal by a deny rule; None if no subject matches both the rule and the pattern."""
     try:
         subject = asked.witness(rule.pattern)
     except Undecidable as error:
-        return Verdict(False, rule, None, f"whether {rule} concerns it is unknown: {error}")
+        return Verdict(False, rule, None, f"it cannot be compared with {rule}: {error}")
     if subject is None:
         return None
     also = "" if subject == asked.text else f"; {asked.text!r} also matches {subject!r}"
@@ -269,21 +268,22 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
 
 
 def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern) -> Verdict:
-    """Return the grant by a rule that covers the pattern, or a refusal with a subject that no rule covers."""
-    # There may be thousands of rules, and most have other prefixes. A pattern without subjects is covered by any rule.
+    # There may be thousands of rules, but most have other prefixes. If no rule is near, the pattern may still be
+    # covered, because any rule covers a pattern that matches no subject. Therefore one rule remains.
     near = [rule for rule in rules if prefixes_overlap(rule.pattern, asked)] or rules[:1]
     undecided: Verdict | None = None
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
-    # Rules that cover the pattern for certain go first, because they need no automaton.
+    # Rules whose tokens cover the pattern go first, because they need no automaton.
     for rule in sorted(near, key=lambda rule: not covers_by_tokens(rule.pattern, asked)):
-        # A subject that one rule does not cover is often outside other rules too: this check needs no automaton.
+        # A subject that one rule does not match often shows that other rules do not cover the pattern either. This
+        # check needs no automaton.
         found = next((subject for subject in beyond if not _may_match(rule, subject)), None)
         try:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
                 return Verdict(True, rule, None, str(rule))
         except Undecidable as error:
-            reason = f"whether {rule} covers it is unknown: {error}"
+            reason = f"it cannot be compared with {rule}: {error}"
             undecided = undecided or Verdict(False, rule, None, reason)
         else:
             if len(beyond) < _TRIED:
@@ -293,7 +293,6 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern) -> Verdict:
 
 
 def _example(asked: Pattern) -> str | None:
-    """Return a subject that a pattern matches; None if it matches none, or if the search takes too long."""
     if asked.is_literal:
         return str(asked.text)
     with suppress(Undecidable):
@@ -305,13 +304,13 @@ def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
     """Return the refusal of a pattern that no rule covers.
 
     Args:
-        rules: pairs of a rule and a subject that the rule does not cover.
-        asked: pattern that was asked for.
+        rules: pairs of a rule and a subject that the rule does not match.
+        asked: refused pattern.
     """
     last = reversed(rules[-_TRIED:])
     rule, beyond = next((pair for pair in last if _overlap(pair[0].pattern, asked)), rules[0])
     with suppress(Undecidable):
-        # The shortest subject.
+        # This is the shortest subject.
         beyond = counterexample(rule.pattern, asked) or beyond
     return Verdict(False, rule, beyond, f"{rule} does not cover {beyond!r}")
 

@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about received messages. The permissions of the sender's key decide."""
+"""Decisions of a subscriber about received messages, according to the permissions of the sender's key."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from oz.security.permissions import Action
 _log = peer_logger("oz.subscriber")
 
 MAX_CACHED_LENGTH = 256
-"""Maximum length in bytes of a cached subject. Decisions about longer subjects are not cached."""
+"""Maximum length in bytes of a subject whose decision is cached."""
 MAX_CACHED = 65_536
-"""Number of cached subjects for one key and action at which these subjects are cleared."""
+"""Maximum number of cached subjects for one key and action. Beyond it, these subjects are removed."""
 MAX_NAMES = 1_024
-"""Maximum number of origins (ids of publishers) that are kept for one key. Beyond it, the oldest origin is removed."""
+"""Maximum number of recorded origins (ids of publishers) for one key. Beyond it, the oldest origin is removed."""
 
 _Denied = tuple[str, str, tuple[Action, bytes] | None]
-"""Key of a sender, denial in words, and the denied action and subject; None if no permission decided."""
+"""Key of a sender, text of the denial, and the denied action and subject. The third item is None if permissions are not
+the reason."""
 
 
 @dataclass(slots=True)
 class Denials:
-    """Count of the messages that permissions deny.
+    """Counter of denied messages.
 
     Attributes:
         denied: number of denied messages.
@@ -37,7 +38,7 @@ class Denials:
 
 
 class PublisherRules(Protocol):
-    """Rules that hold between nodes. No permission file contains them."""
+    """Rules between nodes that are not in a permission file."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:
@@ -45,15 +46,16 @@ class PublisherRules(Protocol):
 
     @staticmethod
     def may_ask(key: str, reply_to: str) -> bool:
-        """Return whether a key may name an inbox (a subject for replies) in its requests."""
+        """Return whether requests of a key may have this inbox (a subject for replies)."""
 
 
 class PublishAccess:
     """Decisions about the messages that one subscriber receives.
 
     Attributes:
-        key: public key of the current message's sender; None for a sender in this process, which may do everything.
-        rules: rules that hold between nodes; None for subscribers that belong to no node.
+        key: public key of the sender of the current message; None if the sender is in this process, so that everything
+            is allowed.
+        rules: rules between nodes; None if the subscriber belongs to no node.
         allowed: cache of allowed subjects, by key and action.
     """
 
@@ -65,7 +67,7 @@ class PublishAccess:
         """Start with an empty cache.
 
         Args:
-            read: function that returns the current rights: the same object while they do not change.
+            read: function that returns the current rights. It returns the same object until the rights change.
             stats: counter of denied messages.
         """
         self._read = read
@@ -80,12 +82,11 @@ class PublishAccess:
         self.rules: PublisherRules | None = None
 
     def allows(self, subject: bytes) -> bool:
-        """Return whether the sender's key may publish on a subject. Denials are counted, and the first is logged."""
+        """Return whether the sender's key may publish on a subject. Count denials, and log the first denial."""
         self._refresh()
         return not self.denied((subject,))
 
     def _refresh(self) -> Rights:
-        """Return the current rights, and forget decisions by earlier rights."""
         rights = self._read()
         if rights is not self._rights:
             self._rights = rights
@@ -93,18 +94,19 @@ class PublishAccess:
         return rights
 
     def denied(self, subjects: Sequence[bytes], extras: Sequence[Extras | None] | None = None) -> list[int]:
-        """Return the indexes of the messages that the sender's key may not publish. They are counted.
+        """Return the indexes of the messages that the sender's key may not publish. Count these messages.
 
-        The rights are not read again: the last call of `owns` or `allows` has read them.
+        The method uses the rights that the last call of `owns` or `allows` has read.
 
         Args:
             subjects: subject of each message.
-            extras: optional fields of each message, such as the inbox of a request; None if no message has any.
+            extras: optional fields of each message, such as the inbox of a request; None if no message has optional
+                fields.
         """
         key = self.key
         if key is None:
             return []
-        # Nearly all subjects are in the cache: one comparison of sets, without a step of Python for each.
+        # Nearly all subjects are in the cache. One call of `issuperset` is faster than a loop over the subjects.
         if extras is None and self._cached(key, "publish").issuperset(subjects):
             return []
         inboxes = [None] * len(subjects) if extras is None else [extra and extra.reply_to for extra in extras]
@@ -118,7 +120,6 @@ class PublishAccess:
         return self.allowed.setdefault((key, action), set())
 
     def _check(self, key: str, subject: bytes, inbox: str | None) -> bool:
-        """Return whether a message is allowed. A denied message is counted."""
         if inbox is not None and self.rules is not None and not self.rules.may_ask(key, inbox):
             self._deny(
                 f"sent a request to {subject!r} with {inbox!r:.200}, which is the inbox of another key"
@@ -143,17 +144,19 @@ class PublishAccess:
     def owns(self, origin: bytes, count: int = 1) -> bool:
         """Return whether an origin belongs to the sender's key.
 
-        The rules between nodes decide. Without such rules, an origin belongs to the key that has used it first.
+        If there are rules between nodes, they decide. Otherwise an origin belongs to the first key that has used it.
 
         Args:
             origin: id of a publisher.
-            count: number of messages that count as denied if the origin belongs to another key.
+            count: number of messages that are counted as denied if the origin does not belong to the key.
         """
         key = self.key
         if key is None:
             return origin not in self._owners
         if key not in self._refresh().trusted:
-            self._deny("is not trusted any more" if key else "is unknown, as its connection has ended", count)
+            self._deny(
+                "is not trusted any more" if key else "is unknown, because its connection has ended", count
+            )
             return False
         if self.rules is not None:
             if not self.rules.owns(key, origin):
@@ -166,7 +169,7 @@ class PublishAccess:
             own = self._names.setdefault(key, deque())
             own.append(origin)
             if len(own) > MAX_NAMES:
-                # An origin of the same key: a key cannot remove the origins of another key.
+                # Only an origin of the same key is removed, so that a key cannot remove the origins of another key.
                 del self._owners[own.popleft()]
         if owner != key:
             self._deny(f"uses the origin {origin.hex()} of the publisher with the key {owner}", count)
@@ -188,7 +191,10 @@ class PublishAccess:
             _log.warning(text, self._describe(*self._last))
 
     def last_denial(self) -> str | None:
-        """Return the user, the subject and the rule of the last denied message; None before the first denial."""
+        """Return a text about the last denied message: its user, subject and rule.
+
+        Return None before the first denial.
+        """
         return None if self._last is None else self._describe(*self._last)
 
     def _describe(self, key: str, what: str, about: tuple[Action, bytes] | None) -> str:

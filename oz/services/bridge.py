@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 `bridge_rules` computes the subscriptions of a forwarder, and the recipients of a message. A `Leg` is the node on one
-bus. A round of `BridgeEngine.attend` attends to each leg and reads its queues:
+bus. A call of `BridgeEngine.attend` runs the node of each leg and reads its queues:
 
 ========================= ====================================================================================
-news at a leg             action
+event at a leg            action
 ========================= ====================================================================================
 plain message             published to the plain subscriptions of the other buses
-message of a group        a job: `bridge_groups` places it at one member, and acknowledges it when it is handled
-request                   `bridge_requests` asks on the other buses, and passes the replies back
+message of a group        `bridge_groups` sends it to one member, and acknowledges it when it is handled
+request                   `bridge_requests` sends it on the other buses, and passes the replies back
 loss                      reported on the other buses, with its publisher as the origin
 new interest or forwarder the subscriptions and the standby of all legs are computed again (`_ask`)
 ========================= ====================================================================================
@@ -47,7 +47,7 @@ from oz.wire.extras import FORWARDER_ID
 HANDOVER_TIME = 2.0
 """Maximum seconds that a closing forwarder waits until another forwarder has taken over its groups."""
 _DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed on all messages.
-_PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
+_PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the computation of subscriptions.
 
 
 @dataclass
@@ -56,12 +56,12 @@ class ForwarderStats:
 
     Attributes:
         received: messages and requests that arrived.
-        payload_bytes: size of their payloads.
+        payload_bytes: total bytes of the payloads of these messages and requests.
         passed: publications of messages and requests. A message that is published on two buses counts twice.
         requests: requests that were passed on. A request that is passed on to two buses counts twice.
         replies: replies that were passed back.
-        unwanted: messages without a subscriber on another bus, or that `allow` refuses.
-        looped: messages that have already passed this forwarder, or come from the other bus.
+        unwanted: messages that have no subscriber on another bus, or that `allow` refuses.
+        looped: messages that have already passed this forwarder, or whose publisher is a peer on the other bus.
         lost: messages that were lost before they reached this forwarder, as far as their number is known.
         interests: number of patterns to which the forwarder subscribes at present.
     """
@@ -78,7 +78,7 @@ class ForwarderStats:
 
 
 class BridgeEngine:
-    """Legs of a forwarder, for one attending thread.
+    """Engine of a forwarder, which runs all legs in one thread.
 
     Attributes:
         id: id of the forwarder.
@@ -87,11 +87,6 @@ class BridgeEngine:
     """
 
     def __init__(self, legs: list[dict[str, Any]]) -> None:
-        """Join the buses.
-
-        Args:
-            legs: settings of each leg.
-        """
         self.id = os.urandom(FORWARDER_ID)
         self.stats = ForwarderStats()
         self.legs: list[Leg] = []
@@ -161,7 +156,7 @@ class BridgeEngine:
         return has_more
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `attend` must run next; None without a time."""
+        """Return the time at which `attend` must run next; None without a deadline."""
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._jobs.next_deadline())
@@ -266,7 +261,6 @@ class BridgeEngine:
         return [leg.engine.traces.pass_question(trace_id, raw, via, excluded, back, peer) for leg in others]
 
     def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
-        """Report a loss on the other buses."""
         if rules.has_passed(via, self.id):
             return
         self.stats.lost += gap.count or 0
@@ -279,7 +273,7 @@ class BridgeEngine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Receive no more messages, pass on the messages that have arrived, and wait until peers have them."""
+        """Stop receiving, pass on the messages that have arrived, and wait until peers have acknowledged them."""
         end = self.clock() + (timeout if timeout is not None else inf)
         self._is_leaving = True
         with suppress(ClosedError):
@@ -308,10 +302,10 @@ class BridgeEngine:
     def _is_needed(self, revisions: Sequence[int]) -> bool:
         """Return whether this forwarder must still stand by before it ends.
 
-        This is so if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
+        It must stand by if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
 
         Args:
-            revisions: revision of each leg's subscriptions since it stands by.
+            revisions: revision of the subscriptions of each leg, since the forwarder stands by.
         """
         sides = [leg.side for leg in self.legs]
         if not any(side.active or side.standby for side in sides):
@@ -332,7 +326,7 @@ class BridgeEngine:
 
 
 class Forwarder(NodeService):
-    """Joins buses by a node on each. Messages, requests and replies cross to the buses that subscribe to them."""
+    """Connects buses by a node on each bus. It passes on messages and requests that another bus subscribes to."""
 
     def __init__(
         self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None, security: Any = None
@@ -340,10 +334,10 @@ class Forwarder(NodeService):
         """Join the buses. `run` begins to pass messages on.
 
         Args:
-            legs: a map for each bus, with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
-                pattern or a list of patterns for the messages that may enter the bus; default: all messages.
-            name: name of the forwarder's nodes; default: "forwarder" and the process id.
-            security: security of the legs whose map has no `security`.
+            legs: a dict for each bus, with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
+                pattern or a list of patterns for the messages that may enter the bus. Default: all messages.
+            name: name of the forwarder's nodes. Default: "forwarder" and the process id.
+            security: security of the legs whose dict has no `security`.
 
         Raises:
             ConfigurationError: there are fewer than two legs, or a leg has a wrong setting.
@@ -383,7 +377,6 @@ class Forwarder(NodeService):
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:
-        """Show the buses."""
         return f"<oz.services.Forwarder of {', '.join(leg.bus for leg in self.legs)}>"
 
 

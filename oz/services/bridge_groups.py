@@ -2,25 +2,29 @@
 
 Theory of operation
 -------------------
-For a publisher the forwarder is the member of a group. Behind the forwarder the members of all other buses are one
-group. The forwarder owns each message of a group until a member has handled it. Such a message is a *job*. If the
-member is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the
-forwarder picks the next member. The publisher of an ordinary node would move the message to another member by itself.
+To a publisher, the forwarder is one member of a group. To the forwarder, the members on all other buses are one group.
+The forwarder keeps each message of a group until a member has handled the message. Until then, the message is a *job*.
+A job that the forwarder has sent to a member is *placed*.
+
+A *leg* is the node of the forwarder on one bus. If a member is lost, the leg on the bus of that member returns the job
+to the forwarder, and the forwarder picks the next member. The publisher of an ordinary node would move the message to
+another member itself.
 
 ========= ================================================= ============================================
 state     event                                             next state
 ========= ================================================= ============================================
-–         the message arrives                               placed, or waiting without a member with space
+–         the message arrives                               placed, or waiting if no member has space
 waiting   a member has space                                placed
 waiting   the subscription of the forwarder ends            abandoned: its publisher picks another member
 placed    the member has handled it                         acknowledged to its publisher
 placed    the member has ended, or unsubscribes             waiting, marked `redelivered`
-placed    the member is DOWN for 3 s, and another one is UP waiting, marked `redelivered`
+placed    the member is DOWN for 3 s, and another is UP     waiting, marked `redelivered`
 ========= ================================================= ============================================
 
-A member handles its messages in order. So the jobs before the first message that it has not handled are handled, and
-the later jobs are not. With `ack="received"` a message counts as handled when it is acknowledged.
-The jobs of a subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
+A member handles its messages in order. Therefore all jobs before the first unhandled message of a member are handled.
+With `ack="received"`, a message counts as handled when it is acknowledged.
+
+Jobs with the same subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
 
 A request is not a job: it stays with its member, and its requester gets an error if the member is lost.
 """
@@ -63,19 +67,11 @@ class Job:
 
 
 class Jobs:
-    """Jobs of a forwarder. Jobs that a member has are in `Leg.held`."""
+    """Jobs of a forwarder. `Leg.held` has the jobs that were sent to a member."""
 
     def __init__(
         self, legs: Sequence[Leg], own: bytes, stats: ForwarderStats, clock: Callable[[], float]
     ) -> None:
-        """Start without jobs.
-
-        Args:
-            legs: legs of the forwarder.
-            own: id of the forwarder.
-            stats: counts of the forwarder.
-            clock: function that returns the time in seconds.
-        """
         self._legs, self._own, self._stats, self._clock = legs, own, stats, clock
         self._waiting: dict[tuple[Leg, str, bytes], deque[Job]] = {}
         self._retry_at = inf
@@ -108,9 +104,9 @@ class Jobs:
             self._retry()
 
     def abandon(self, leg: Leg) -> None:
-        """Abandon the waiting jobs of a leg whose subscription has ended.
+        """Abandon the waiting jobs of a leg whose subscription has ended, so that the publisher picks another member.
 
-        This is necessary at once, because a new member may make the forwarder subscribe again.
+        The caller must call this at once, because the forwarder may subscribe again for a new member.
         """
         for key, waiting in [*self._waiting.items()]:
             source, group, raw = key
@@ -173,14 +169,13 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # This happens only after an error in the publisher. Then it replaces its sessions without moving
-                # messages.
+                # An error made the publisher replace its sessions, without moving their messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]
 
     def _reclaim(self, leg: Leg, stream: Stream, positions: Sequence[int], is_final: bool) -> bool:
-        """Put jobs of a member back to the waiting jobs; return False if the jobs stay with the member."""
+        """Move jobs of a member to the waiting jobs; return False if the jobs stay with the member."""
         jobs = leg.held.get(stream, {})
         found = [position for position in positions if position in jobs]
         if not is_final and not all(self._has_other(jobs[position], stream) for position in found):

@@ -1,4 +1,4 @@
-"""Node of a forwarder on one bus: the interest of this bus, and its subscriptions for the other buses."""
+"""Node of a forwarder on one bus, its *leg*: the subscriptions of the peers, and subscriptions for the other buses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STANDBY = compile(STANDBY)
 
 @lru_cache(maxsize=4_096)
 def forwarder_of(packed: bytes) -> bytes | None:
-    """Return the id of the forwarder to which a card belongs; None for the card of another node, or without a card."""
+    """Return the id of the forwarder that a card introduces; None if the card is empty or introduces another node."""
     try:
         card = links.decode_card(packed) if packed else None
     except ProtocolError:
@@ -68,11 +68,12 @@ class LegStream(Stream):
 
 
 class LegSessions(Sessions):
-    """Sessions of a leg. The forwarder decides which other member receives a message that its member has not handled.
+    """Sessions of a leg. If a member has not handled a message, the forwarder decides which member receives it next.
 
     Attributes:
-        reclaim: function that is called with a stream, the positions of messages that its member loses, and whether the
-            loss is final. It returns whether the forwarder has taken back the messages.
+        reclaim: function that takes messages back from a member. Its arguments are the stream of the member, the
+            positions of the messages, and whether the member has ended. It returns whether the forwarder has taken the
+            messages back.
     """
 
     stream_class = LegStream
@@ -115,11 +116,10 @@ class LegPublisher(NodePublisher):
         sessions.reclaim = lambda stream, positions, is_final: self.reclaim(stream, positions, is_final)
         return sessions
 
-    def request_route(self, request: Message, group: str | None, excluded: Collection[bytes]) -> Route | None:
-        """Return the streams of nodes that receive a request; see `recipients`."""
+    def request_route(self, request: Message, group: str | None, excluded: Collection[bytes]) -> Route:
+        """Return a route with the streams that receive a request; see `recipients`."""
         route = self.responders(request.subject, request.subject_bytes)
-        found = self.recipients(route, group, excluded)
-        return Route(request.subject_bytes, [*found], {}) if found else None
+        return Route(request.subject_bytes, [*self.recipients(route, group, excluded)], {})
 
     def send_job(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any]) -> int | None:
         """Publish a message of a group to a member; return its position, or None if the member has no space."""
@@ -159,7 +159,7 @@ class LegPublisher(NodePublisher):
 
 
 class LegSubscriptions(NodeSubscriptions):
-    """Subscriptions of a leg. One queue receives all messages of a stream, and no pattern is matched again."""
+    """Subscriptions of a leg. One queue receives all messages of a stream, so that no pattern is matched again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class LegSubscriptions(NodeSubscriptions):
         return made
 
     def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
-        """Return one subscription of a stream. One is enough, because all subscriptions of a stream have one owner."""
+        """Return any subscription of a stream, because all subscriptions of a stream have the same inbox."""
         return (self._any[stream],) if stream in self._active else ()
 
 
@@ -215,9 +215,10 @@ class Leg:
         publisher: publisher of the node.
         side: state that the rules of forwarders read.
         asked: subscriptions that this leg has made because of other buses, by their delivery options.
-        losses: losses that no queue contains, and losses that other forwarders report. Each comes with the ids of the
-            forwarders that it has passed.
-        held: jobs that were sent to members on this bus and are not acknowledged, by stream and position.
+        losses: losses that no queue contains, and losses that other forwarders report. Each loss is paired with the ids
+            of the forwarders that have passed on its report.
+        held: jobs (`oz.services.bridge_groups`) that were sent to members on this bus and are not acknowledged, by
+            stream and position.
         is_standby: whether publishers on this bus prefer another forwarder for groups.
     """
 
@@ -227,7 +228,7 @@ class Leg:
         Args:
             settings: settings of the leg.
             own: id of the forwarder.
-            notify: function that is called when the rules may have another result.
+            notify: function that is called when the subscriptions of the forwarder may have to change.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         allow = given.get("allow", ())
@@ -263,7 +264,7 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
-        # A loss that concerns several queues is in no queue.
+        # If a loss concerns several queues, the subscriber puts the gap into none of these queues.
         self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
 
     def _on_session_event(self, session: Session, what: str) -> None:
@@ -282,7 +283,7 @@ class Leg:
             self.losses.append(found)
 
     def read(self) -> None:
-        """Read the interest of the sessions that have changed."""
+        """Read the patterns of the sessions that have changed."""
         with self.publisher.lock:
             for session in dict.fromkeys(self._changed):
                 if session.has_ended:
@@ -294,14 +295,14 @@ class Leg:
             self._changed.clear()
 
     def find_forwarders(self, ids: set[bytes]) -> None:
-        """Update the forwarders of the bus, and the forwarders that stand by.
+        """Update the sets of forwarders in `side`.
 
         Args:
             ids: ids of all forwarders that have a session at a leg.
         """
         with self.engine.lock:
             peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
-        # Forwarders in the directory count too, because they are not introduced to this node and may be out of reach.
+        # Forwarders in the directory count too. They are not introduced to this node, and may be out of reach.
         directory = self.engine.directory if ids else None
         found = set() if directory is None else directory.nodes()
         self.side.forwarders = frozenset(ids & (peers.keys() | {node[-FORWARDER_ID:] for node in found}))
@@ -314,7 +315,7 @@ class Leg:
         self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
-        """Replace the subscriptions of this leg by the interest of other buses; return the number of patterns."""
+        """Replace the subscriptions of this leg with the interest of other buses; return the number of patterns."""
         by_stream: dict[StreamOptions, set[Pattern]] = {
             StreamOptions(): {_STANDBY} if self.is_standby else set()
         }
@@ -338,7 +339,7 @@ class Leg:
         return count - self.is_standby
 
     def is_asked(self, group: str, subject: bytes) -> bool:
-        """Return whether a subscription of a group matches a subject."""
+        """Return whether this leg has a subscription of a group that matches a subject."""
         patterns = [
             pattern
             for stream, asked in self.asked.items()

@@ -1,8 +1,7 @@
-"""Requests that a forwarder passes on. It sends them under its own id, and passes the replies back."""
+"""Requests that a forwarder passes on. It sends a request with its own `reply_to`, and passes the replies back."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oz.errors import ClosedError, OzError, ReplyError, Timeout
@@ -26,7 +25,7 @@ _log = peer_logger("oz.forwarder")
 
 
 class Crossing:
-    """Request that a forwarder passes on, to one bus or more.
+    """Request that a forwarder passes on, to one bus or more. `begin` sends it.
 
     Attributes:
         requests: requests that the forwarder has sent on the other buses.
@@ -34,13 +33,6 @@ class Crossing:
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
-        """Start without a bus.
-
-        Args:
-            stats: counts of the forwarder.
-            leg: leg at which the request arrived.
-            message: the request.
-        """
         self._stats, self._leg, self._message = stats, leg, message
         self._is_answered = False
         self.requests: list[Request] = []
@@ -62,10 +54,10 @@ class Crossing:
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
-            find = partial(other.publisher.request_route, message, group, excluded)
             try:
+                route = other.publisher.request_route(message, group, excluded)
                 request = other.engine.exchange.begin(
-                    content, self.notify, timeout=REQUEST_TIMEOUT, is_many=is_many, find=find
+                    content, self.notify, timeout=REQUEST_TIMEOUT, is_many=is_many, route=route
                 )
             except OzError as failure:
                 self.failure = None if is_many else failure

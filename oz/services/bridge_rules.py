@@ -2,33 +2,34 @@
 
 Theory of operation
 -------------------
-A forwarder has a node on each bus, its *leg*. The patterns of the sessions at the publisher of a leg are the interest
-of that bus. The forwarder subscribes to them on the other buses, and publishes the messages that arrive.
+A forwarder has a node on each bus, its *leg*. The *interest* of a bus is the set of patterns that the peers on this bus
+have declared to the leg. The forwarder subscribes to these patterns on the other buses. When a message arrives on one
+of those buses, the forwarder publishes the message on this bus.
 
-Forwarders are *parallel* between two buses if each has a leg on both. Parallel forwarders do not serve each other:
-the patterns of a forwarder do not count for a bus on which it has a leg itself.
+Two forwarders are *parallel* if both have legs on the same two buses. A forwarder ignores the patterns of a parallel
+forwarder, because that forwarder has a leg on the other bus itself.
 
 =================== ==========================================================================================
 message             rule for parallel forwarders
 =================== ==========================================================================================
-plain               all of them pass it. Subscribers drop the repeat, because origin and position are the same
-group               all of them are members of the group. A forwarder *stands by* while a parallel forwarder with a
+plain               each forwarder passes it. Subscribers drop the repeat, because origin and position are the same
+group               each forwarder is a member of the group. A forwarder *stands by* while a parallel forwarder with a
                     smaller id is up and does not stand by. Publishers pick a forwarder that stands by only if no
                     other member matches. So one forwarder passes the messages in order. It acknowledges a message
-                    when the member on the other bus has acknowledged it. After the death of this forwarder another
-                    one receives the message again, and picks the same member by rank, which drops a repeat. If the
+                    when the member on the other bus has acknowledged it. If this forwarder dies, another forwarder
+                    receives the message again and picks the same member by rank. This member drops a repeat. If the
                     last member on the other bus ends, the subscription of the forwarder ends, and the publisher
                     gives its messages to other members
-request             as for a message. All copies of a request have the same position (`source_of`)
+request             as a plain message or a message of a group. All copies of a request have the same position
 =================== ==========================================================================================
 
 Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
-messages are acknowledged. If two parallel forwarders cannot reach each other, neither stands by. Each
-message of a group still passes one of them, but one subject may be out of order.
+messages are acknowledged. If two parallel forwarders cannot reach each other, neither stands by. Each message of a
+group still passes only one forwarder, but messages of one subject may be out of order.
 
 A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, because it
-has passed the message before. It does not pass a message to a bus on which the origin of the message is a peer, because
-that bus has the message already.
+has passed the message before. A forwarder does not pass a message to a bus on which the first publisher of the message
+is a peer, because that bus has the message already.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ if TYPE_CHECKING:
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
 """Prefixes of the subjects whose messages stay on their bus."""
 REQUEST_POSITION = 1 << 62
-"""Position that stands for request 0 of a node. The positions of other messages are smaller."""
-_MAX_DIGITS = 19  # Shorter numbers are below `REQUEST_POSITION`, so that positions fit into 63 bits.
+"""Position of request 0 of a node; request 1 has the next position. The positions of other messages are smaller."""
+_MAX_DIGITS = 19  # Request numbers have fewer digits, so that the positions of requests fit into 63 bits.
 
 
 class Interest(NamedTuple):
-    """Subscription of a bus.
+    """Subscription of a peer on a bus.
 
     Attributes:
         pattern: pattern of the subscription.
@@ -97,11 +98,6 @@ class Side:
     """
 
     def __init__(self, allowed: Iterable[Pattern] = ()) -> None:
-        """Start without sessions.
-
-        Args:
-            allowed: patterns of the messages that may enter the bus.
-        """
         self.allowed = tuple(allowed)
         self.sources: dict[Any, Source] = {}
         self.forwarders: frozenset[bytes] = frozenset()
@@ -160,9 +156,9 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
 
 @lru_cache(maxsize=65_536)
 def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Return the patterns by which a forwarder receives the allowed subjects of a pattern.
+    """Return the patterns to which a forwarder subscribes to receive the allowed subjects of a pattern.
 
-    They are `pattern` itself or patterns of `allowed`, and may match a few other subjects.
+    The result is `pattern` itself, or patterns of `allowed`. The result may match more subjects than necessary.
 
     Args:
         pattern: pattern of a subscription.
@@ -211,14 +207,14 @@ def source_of(
     position: int | None,
     reply_to: str | None = None,
 ) -> Forwarded:
-    """Return the source of a message.
+    """Return the source of a message: its first publisher, the position there, and the forwarders it has passed.
 
     Args:
         forwarded: source that another forwarder has put into the message, or None.
         origin: id of the node that published the message.
         position: position of the message at that node.
-        reply_to: inbox for the replies to a request. Its number replaces the position, because the copies of a request
-            have different positions and one number.
+        reply_to: inbox for the replies to a request. The number in the inbox replaces the position, because all copies
+            of a request have the same number, but different positions.
     """
     if forwarded is not None:
         return forwarded
@@ -230,7 +226,7 @@ def source_of(
 
 
 def source_of_message(message: Message) -> Forwarded:
-    """Return the source of a message."""
+    """Return the source of a message; see `source_of`."""
     forwarded = message._extras.forwarded if message._extras is not None else None
     return source_of(forwarded, message.origin, message.position, message.reply_to)
 
@@ -264,7 +260,7 @@ def extras_of(
 def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[Any]:
     """Return the members of a group that may receive a message, the preferred member first.
 
-    Parallel forwarders prefer the same member, as long as this member is up. All members have the same policy.
+    Parallel forwarders prefer the same member while this member is up. All members have the same policy.
 
     Args:
         streams: streams of the members, in the order in which their sessions joined.

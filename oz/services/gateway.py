@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 libpgm ends its process if it receives a malformed packet. Therefore the multicast sockets are in two processes, a
-receiver and a sender. The gateway restarts them, and keeps the sequence numbers. A new sender continues the sequence of
-the previous sender, and `Relaying` knows the next number of each publisher whose messages were received. So every loss
-is detected. The gateway reports it to local subscribers as a gap in its place (`Publisher.report_loss`).
+receiver and a sender. The gateway restarts these processes, and keeps the sequence numbers itself. A new sender
+continues the sequence of the previous sender. `Relaying` knows the next number of each publisher whose messages were
+received. So the gateway detects each loss, and reports it to local subscribers as a gap between the messages before and
+after the loss (`Publisher.report_loss`).
 
 Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind.
 Publishers that connect to the gateway are plain. Their losses are unknown, and their headers are not passed on.
@@ -54,13 +55,16 @@ from oz.transport.endpoints import as_list
 _log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
-"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows it."""
+"""Prefix of the subjects of advisories, which are messages about events of the gateway.
+
+`gap`, `down`, `up` or the kind of a notice follows the prefix.
+"""
 
 HOLD_SECONDS = 5.0
 """Seconds for which messages wait in their publishers while the sender is down. Then the gateway drops them."""
 
 ATTEND_SECONDS = 1.0
-"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
+"""A subscriber is read after this number of seconds even without a message, so that it answers its publishers."""
 
 _LOCAL = b"_LOCAL."
 
@@ -76,7 +80,7 @@ class GatewayStats:
     sent: int = 0
     """Messages from local publishers that were passed to the sender."""
     unsent: int = 0
-    """Messages from local publishers that were lost before the sender. Multicast subscribers receive gaps."""
+    """Messages from local publishers that were lost before they reached the sender. Multicast subscribers get gaps."""
     refused: int = 0
     """Messages that the publisher of the gateway refused because of their subject or headers."""
     restarts: int = 0
@@ -92,8 +96,8 @@ class Gateway(Service):
         stats: counters of the gateway.
         publisher: publisher to which local subscribers connect.
         sources: subscribers for the messages of local publishers: one with links, and one for plain publishers.
-        subscribers_at: endpoints of local subscribers, with the real ports.
-        publishers_at: endpoints of local publishers, to which the gateway has bound or connected.
+        subscribers_at: bound endpoints for local subscribers, with the real ports.
+        publishers_at: endpoints for local publishers that the gateway has bound, and endpoints that it connects to.
     """
 
     def __init__(
@@ -114,21 +118,26 @@ class Gateway(Service):
 
         Args:
             receive: multicast endpoints to receive, such as `epgm://192.0.2.7;239.192.1.1:5555`.
-            send: multicast endpoint to which messages of local publishers are sent. It needs a UDP port of its own.
+            send: multicast endpoint to which messages of local publishers are sent. No other publisher may use its UDP
+                port.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
-            publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. They are plain.
+            publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. The gateway has no links to
+                these publishers.
             connect: endpoints of local publishers, `Publisher(bind=…)`. The gateway has links to these publishers.
                 Therefore their losses are known and their headers are kept.
             multicast: options of both multicast sockets.
-            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver them on
-                the host that sent them.
-            keep_origins: whether the gateway adds headers with the first publisher of a message and its position there.
+            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver messages to
+                the host that has sent them.
+            keep_origins: whether the gateway adds two headers to a message: the id of the first publisher, and the
+                position of the message at that publisher.
             options: options of the sockets for local programs.
             security: keys and permissions for local programs. Multicast is not encrypted or authenticated.
 
         Raises:
-            EndpointError: an endpoint cannot be used, or libzmq has no PGM. In this case the text shows how to add PGM.
-            ConfigurationError: there is no multicast endpoint, or a direction has endpoints on one side only.
+            EndpointError: an endpoint cannot be used, or libzmq has no PGM. If PGM is missing, the text shows how to
+                add it.
+            ConfigurationError: no multicast endpoint is given, `receive` is given without `subscribers`, or only one of
+                `send` and the endpoints of publishers is given.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
@@ -186,7 +195,6 @@ class Gateway(Service):
 
     @property
     def _workers(self) -> list[Worker]:
-        """Processes of the gateway: the receiver, the sender, or both."""
         return [worker for worker in (self._receiver, self._sender) if worker is not None]
 
     @property
@@ -208,7 +216,6 @@ class Gateway(Service):
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
-        """Wait until a message arrives, until the next deadline, or until the bell rings."""
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         now = time.monotonic()
@@ -262,13 +269,13 @@ class Gateway(Service):
             self.publisher.report_loss(1)
             _log.warning(
                 "a message on %r is not passed on, and counts as lost: %s; change its publisher. "
-                "`stats.refused` counts such messages",
+                "`stats.refused` counts these messages",
                 message.subject,
                 error,
             )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
-        """Report messages that were lost before the gateway received them to local subscribers."""
+        """Report to local subscribers that messages were lost before the gateway received them."""
         if count == 0:
             return
         self.stats.lost += count or 0
@@ -336,7 +343,7 @@ class Gateway(Service):
             self.stats.unsent += len(batch)
 
     def _report_source_loss(self, gap: Gap) -> None:
-        """Report messages of a local publisher that were lost, to local subscribers and to multicast subscribers."""
+        """Report a loss of messages from a local publisher to local subscribers and to multicast subscribers."""
         if self._echo:
             self.publisher.report_loss(gap.count)
         self._numbering.lose(gap.count)
@@ -344,7 +351,7 @@ class Gateway(Service):
         self._send_gap()
 
     def _send_gap(self) -> None:
-        """Send the sender a loss of unknown size, if one is to report and the queue has space."""
+        """Report a waiting loss of unknown size to the sender, if the queue has space."""
         if self._sender is not None:
             self._numbering.send_gap(self._sender.send)
 
@@ -372,7 +379,7 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
             "subscribers", subscribers, "received messages need subscribers: give subscribers= or --bind"
         )
     if bool(send) != bool(publishers):
-        raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
+        raise _wrong("send", send, "send= needs publishers= or connect=, and each of these needs send=")
     # This check comes before the check for PGM, because an endpoint that is not multicast needs no PGM.
     for endpoint in (*receive, *([send] if send else ())):
         endpoint_parts(endpoint)

@@ -1,4 +1,7 @@
-"""Messages between a gateway and its multicast processes, over a PAIR socket."""
+"""Frames between a gateway and its multicast processes, over a PAIR socket.
+
+`READY` to `CLOSE` are the kinds of frames. The *receiver* and the *sender* are the two multicast processes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ import msgpack
 READY = 1
 """A process reports that its endpoints are open. The receiver adds the time since which it listens."""
 BEAT = 2
-"""A process shows every second that it lives."""
+"""A process reports every second that it runs."""
 MESSAGES = 3
 """A frame with messages, in both directions. The gateway adds the number of the next message."""
 REACHED = 4
-"""The receiver reports the number of each publisher's next message, although no message has arrived."""
+"""The receiver reports the number of the next message of each publisher. So the gateway detects a loss even if no
+message follows."""
 GAP = 5
 """The receiver reports lost numbers of a publisher. The gateway reports a loss of unknown size to the sender."""
 ADVISORY = 6
@@ -40,7 +44,7 @@ class Relayed(NamedTuple):
 
     Attributes:
         origin: id of the publisher; empty in messages to the sender.
-        sequence: number of the message at its publisher; in messages to the sender, its multicast number.
+        sequence: number of the message at its publisher. In a message to the sender, it is the multicast number.
         subject: subject as bytes.
         payload: payload as bytes.
         headers: headers of the message, or None.
@@ -56,9 +60,9 @@ class Relayed(NamedTuple):
 
 
 class Numbering:
-    """Numbers of the messages that the sender multicasts. They continue after its restarts.
+    """Numbers of the messages that the sender multicasts.
 
-    So subscribers detect every loss.
+    A restarted sender continues the numbers, so that subscribers detect each loss.
 
     Attributes:
         epoch: epoch of the sequence.
@@ -69,7 +73,6 @@ class Numbering:
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
 
     def __init__(self) -> None:
-        """Begin as a new publisher."""
         self._origin = os.urandom(16)
         self._began_at: float | None = None
         self.epoch = int(time.time())
@@ -87,7 +90,7 @@ class Numbering:
         """Return the fields with which a new sender continues the sequence."""
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         self.reported = self.number
-        # The sender begins with the newest epoch.
+        # A new sender begins with the newest epoch, which already reports the unknown loss.
         self._has_unsent_gap = False
         return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
 

@@ -1,7 +1,7 @@
 """Process with the multicast socket of a gateway. If libpgm ends the process, the gateway starts a new process.
 
-The command is `python -m oz.services.multicast_process JSON`. The argument is the task. The process has a link to the
-gateway. It ends when its standard input ends, because this means that the gateway has ended.
+The command is `python -m oz.services.multicast_process JSON`. The argument describes the task. A PAIR socket connects
+the process to the gateway. The process ends when its standard input is closed, because then the gateway has ended.
 """
 
 from __future__ import annotations
@@ -61,11 +61,10 @@ class GatewayLink:
     Attributes:
         context: libzmq context of the process.
         socket: PAIR socket that is connected to the gateway.
-        beats_at: time of the next BEAT, the frame that shows that the process lives.
+        beats_at: time of the next BEAT, the frame which shows that the process runs.
     """
 
     def __init__(self, address: str) -> None:
-        """Connect to the gateway."""
         silence_libpgm()
         self.context: zmq.Context[Any] = zmq.Context()
         self.socket = self.context.socket(zmq.PAIR)
@@ -133,8 +132,8 @@ class _Receiving:
             )
             for endpoint in task["endpoints"]
         ]  # fmt: skip
-        # A publisher may have begun while no process listened. Its messages from that time count as lost, because the
-        # gateway had a process that listened before.
+        # `joined_at` is the time at which the first receiver of the gateway began to listen. If a publisher began
+        # later, while no process listened, its first messages count as lost.
         for listener in self._listeners:
             listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()
@@ -281,8 +280,8 @@ class _Sending:
 
 
 def main(argument: str) -> None:
-    """Receive or send for a gateway until it ends. The argument is the task as JSON."""
-    # Ctrl-C reaches all processes of the terminal. This process ignores it, because the gateway ends it in order.
+    """Receive or send for a gateway until the gateway ends. The argument describes the task as JSON."""
+    # Ctrl-C reaches all processes of the terminal. This process ignores Ctrl-C, because the gateway ends the process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)
     link = GatewayLink(task["link"])

@@ -19,7 +19,7 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.links import NAMESERVER, Card
 
 MAX_NAME = 512
-"""Maximum length of a name in the card of a node."""
+"""Maximum length of the name of a name server, in characters."""
 
 LOST_AFTER = 5.0
 """Seconds of silence after which a node is lost."""
@@ -55,10 +55,10 @@ _COUNTERS = {
 
 
 class NameServer(NodeService):
-    """A node without subscriptions, which introduces each node to all others of its bus.
+    """Node without subscriptions that introduces each node to the other nodes of the same bus.
 
-    Messages do not pass it, and it stores nothing. Nodes keep their peers while it is down, and announce themselves
-    again after its restart.
+    Messages do not pass through a name server, and it stores nothing. Nodes keep their peers while the name server is
+    down, and announce themselves again after its restart.
 
     Attributes:
         stats: counts of the name server.
@@ -78,10 +78,10 @@ class NameServer(NodeService):
         """Bind. `run` begins to serve.
 
         Args:
-            bind: endpoints for the `connect=` of nodes, such as `tcp://*:5756`.
-            name: name of this name server for nodes; default: name of the host.
-            bus: name of the only bus that it serves; None for any number of separate buses.
-            connect: endpoints of other name servers. This name server then also introduces their nodes.
+            bind: endpoints at which nodes reach the name server, such as `tcp://*:5756`.
+            name: name of this name server, which nodes show. Default: name of the host.
+            bus: name of the bus to serve; None serves any number of separate buses.
+            connect: endpoints of other name servers. This name server then also introduces the nodes of these servers.
             lost_after: seconds without an answer after which a silent node is lost.
             limits: limits of the name server. `peers` is the maximum number of nodes.
             security: key and trusted keys, as for `oz.Node`.
@@ -139,12 +139,12 @@ class NameServer(NodeService):
 
     @property
     def name(self) -> str:
-        """Name of this name server for nodes."""
+        """Name of this name server."""
         return self._engine.name
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """Endpoints for the `connect=` of nodes, with the ports that were chosen for `*`."""
+        """Endpoints at which nodes reach the name server, with the real ports in place of `*`."""
         return self._engine.endpoints
 
     @property
@@ -154,11 +154,10 @@ class NameServer(NodeService):
 
     @property
     def nodes(self) -> list[Card]:
-        """Nodes of all buses that are up, sorted by bus and name. Name servers are not among them."""
+        """Nodes of all buses that are up, sorted by bus and name. The list has no name servers."""
         with self._engine.lock:
             found = self._engine.cards(roster.UP, roster.SILENT)
         return sorted(found, key=lambda item: (item.bus, item.name, item.node))
 
     def __repr__(self) -> str:
-        """Show name and endpoints."""
         return f"<oz.services.NameServer {self.name!r} at {', '.join(self.endpoints)}>"

@@ -58,10 +58,11 @@ class ProxyStats:
 
 
 class Proxy(Service):
-    """Forwards messages of publishers to subscribers, and subscriptions to publishers.
+    """Forwards messages from publishers to subscribers, and subscriptions from subscribers to publishers.
 
-    The proxy of libzmq runs in a thread, between an XSUB and an XPUB. It does not decode messages. Publishers send only
-    messages that a subscriber wants. If an error ends the proxy, `run` raises the `zmq.ZMQError`.
+    The proxy of libzmq runs in a thread, between an XSUB socket and an XPUB socket. It does not decode messages.
+    Publishers send only messages to which a subscriber has subscribed. If an error ends the proxy, `run` raises the
+    `zmq.ZMQError`.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class Proxy(Service):
         Args:
             frontend: one or several endpoints for publishers, such as `tcp://*:5601`.
             backend: one or several endpoints for subscribers.
-            connect: endpoints of publishers that bind, or of the backends of other forwarders.
+            connect: endpoints of publishers that bind, or backend endpoints of other proxies.
             high_water_mark: maximum number of messages that wait for each subscriber. Further messages for this
                 subscriber are dropped. 0 means no limit.
             limits: only `message_bytes` and `handshake` have an effect. See docs/limits.md.
 
         Raises:
             TypeError: `limits` is not an `oz.Limits`.
-            ConfigurationError: `backend` has no endpoint, or both `frontend` and `connect` have none.
+            ConfigurationError: `backend` has no endpoint, or neither `frontend` nor `connect` has an endpoint.
             EndpointError: a text is no endpoint, or this libzmq lacks its transport.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
@@ -102,7 +103,7 @@ class Proxy(Service):
         self._is_running = False
         self._stats = ProxyStats()
         self._failure: zmq.ZMQError | None = None
-        # The number of descriptors for the two control sockets, and two descriptors for each endpoint.
+        # 6 descriptors for the control sockets, and two descriptors for each endpoint.
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )
@@ -133,7 +134,7 @@ class Proxy(Service):
             raise
 
     def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
-        # Subscriptions have no limit, because libzmq drops the excess without an error.
+        # The queue for subscriptions has no limit, because a full queue drops subscriptions without an error.
         socket = self._context.socket(kind)
         for option, value in _KEEPALIVE:
             socket.set(option, value)
@@ -184,7 +185,7 @@ class Proxy(Service):
         poll_until(poller, until)
 
     def _pass(self) -> None:
-        # Until the proxy ends, only this thread uses the two control sockets.
+        # Until the proxy ends, no other thread uses these three sockets.
         try:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError as error:

@@ -1,10 +1,12 @@
 """Recorder: writes the messages of an endpoint, a subscriber or a node to a journal.
 
-**Threads.** The thread of `run` receives. A second thread appends to the journal, so that a slow fsync does
-not leave messages in the queues of ZeroMQ, where a plain publisher drops them. With a node as the source, a
-handler on the node's pool receives. A buffer between the threads keeps the order and is bounded in bytes.
+**Threads.** The thread of `run` receives. A second thread appends to the journal. Without it, messages would wait in
+the queues of ZeroMQ during a slow fsync, and a plain publisher would drop messages. If the source is a node, a handler
+in the node's thread pool receives the messages, instead of the thread of `run`. A buffer between the threads keeps the
+order and is bounded in bytes.
 
-**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
+**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell (`oz.transport.bell`), which `stop`
+and signals ring.
 
 **Losses.** A loss becomes a gap record, in order with the messages. Three kinds of losses occur: gaps that the
 subscriber reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full.
@@ -12,7 +14,7 @@ While the disk has space, a full buffer stops the receiving thread instead. If t
 recorder first appends a gap record of unknown size, because the time since the previous recorder was not recorded.
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
-the journal, because it must detect repeats also after a restart.
+the journal, so that it detects repeats even after a restart.
 
 **Acknowledgements.** With `ack="received"`, a message that has arrived and is not durable is lost if the recorder is
 killed. With `ack="handled"`, the writing thread acknowledges a message after its append. The recorder is a member of a
@@ -51,7 +53,7 @@ MESSAGE_BYTES = 100
 """Estimated memory in bytes of a message in addition to its payload."""
 
 COMMIT_SECONDS = 0.01
-"""Minimum seconds between two appends, unless `APPEND_BYTES` wait. After a longer pause an append is immediate."""
+"""Minimum seconds between two appends. An append begins earlier if `APPEND_BYTES` wait."""
 
 APPEND_BYTES = 4 << 20
 """Maximum memory in bytes of the records of one append. A larger append would delay the next commit."""
@@ -64,13 +66,16 @@ FULL_QUEUE = 64
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """First and longest pause in seconds before a retry while the disk is full. No event reports free space."""
 SERVICE_INTERVAL = 1.0
-"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
+"""A subscriber is read after this number of seconds even without a message, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
 """Maximum seconds to wait for messages that were published before `run` was stopped."""
 MAX_IDS = 65_536
-"""Number of records at the end of a journal whose ids are read, because `dedupe` also remembers this number of ids."""
+"""Maximum number of records at the end of a journal whose ids are read. `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
-"""Maximum seconds to receive the waiting messages, because other subscriptions of the subscriber may never pause."""
+"""Maximum seconds for which a stopped recorder receives waiting messages.
+
+Without this limit, messages of other subscriptions of the subscriber could delay the end for ever.
+"""
 
 _log = peer_logger("oz.recorder")
 
@@ -83,7 +88,7 @@ class RecorderStats:
     """Counts of a recorder since it was created.
 
     Attributes:
-        recorded: messages in the journal, as durable as `sync` of the writer makes them.
+        recorded: messages that were appended to the journal.
         payload_bytes: size of the payloads of these messages in bytes.
         lost: number of lost messages in gap records. Gaps of unknown size are not counted.
         dropped: messages that were dropped while the disk was full. `lost` counts them too.
@@ -129,16 +134,16 @@ class Recorder(Service):
         """Open the journal, then subscribe.
 
         Args:
-            directory: the directory of the journal; created if it is absent.
+            directory: the directory of the journal. The recorder creates the directory if it does not exist.
             patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
             source: source of the messages. With one endpoint or a list of endpoints, the recorder creates a subscriber.
-                With a `Subscriber`, the program must not receive from it meanwhile. With a `Node`, the recorder
-                subscribes on its bus. `close` leaves a given subscriber or node open.
+                With a `Subscriber`, the program must not receive from this subscriber meanwhile. With a `Node`, the
+                recorder subscribes on the bus of the node. `close` leaves a given subscriber or node open.
             group: name of a queue group. Each message goes to one recorder in the group.
             ack: "received", or "handled" to acknowledge a message when it is in the journal. "handled" needs a `group`
                 and a source with links. If the recorder is killed, another recorder receives the unacknowledged
-                messages. It must join the group within the publisher's `resume_seconds`, and may record some messages a
-                second time.
+                messages, and may record some messages a second time. The other recorder must join the group within the
+                `resume_seconds` of the publisher.
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: maximum memory in bytes for messages that are not written yet. When it is used up, the
                 recorder stops receiving. While the disk is full, the recorder drops messages instead, and counts them.
@@ -257,7 +262,7 @@ class Recorder(Service):
         try:
             # `receive_many` ends before a gap. Therefore all gaps that it reports come before its first message.
             messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
-            # Otherwise the next call of `receive_many` would acknowledge the messages of this call.
+            # Without this, the next call of `receive_many` would acknowledge the messages of this call.
             self.subscriber._engine.in_hand.clear()
         except Timeout:
             pass
@@ -286,8 +291,8 @@ class Recorder(Service):
             if self.subscriber is None:
                 self._subscription.drain(timeout=DRAIN_TIMEOUT)
                 return
-            # This makes space in the queue of the subscriber, because a subscriber with a full queue does not read. The
-            # number of calls is bounded, because a fast publisher never pauses.
+            # Make space in the queue of the subscriber, because a subscriber with a full queue does not read its
+            # sockets. The number of calls is bounded, because a fast publisher never pauses.
             for _ in range(FULL_QUEUE):
                 if self._failure is not None or not self._receive():
                     break
@@ -379,15 +384,14 @@ class Recorder(Service):
         if stats.is_full:
             stats.is_full = False
             _log.warning(
-                "the disk has room again; %s messages were dropped, and are recorded as gaps", stats.dropped
+                "the disk has space again; %s messages were dropped, and are recorded as gaps", stats.dropped
             )
 
     def _report_full(self, error: JournalFull) -> None:
         if not self.stats.is_full:
             _log.error(
                 "%s; all records before offset %s are kept; free space, or keep less with retain_bytes "
-                "(--retain-bytes). The recorder retries, and counts as lost the messages that memory cannot "
-                "hold",
+                "(--retain-bytes). The recorder retries. It drops messages that do not fit into memory",
                 error,
                 self.writer.end_offset,
             )
@@ -452,17 +456,17 @@ class RecordBuffer:
         self._add([self._gap_record(count, origin) for origin, count in dropped.items()])
 
     def set_full(self) -> None:
-        """Drop records from now on when the buffer is full, because the disk is full."""
+        """Record that the disk is full. Then a full buffer drops records."""
         with self._changed:
             self._stats.is_full = True
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records; return records for one append. The buffer counts them until `remove` is called.
+        """Wait for records; return records for one append. The buffer counts the records until `remove` is called.
 
         Args:
-            not_before: time of the monotonic clock at which the wait ends. It ends earlier if the records suffice for
-                an append.
+            not_before: time of the monotonic clock before which the call waits for further records. The call returns
+                earlier if `APPEND_BYTES` wait, or if the buffer is closed.
 
         Returns:
             The first records; an empty list if the buffer is closed and empty.
@@ -481,14 +485,14 @@ class RecordBuffer:
             return rows
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Subtract records that are in the journal from the count."""
+        """Stop counting records, because they are in the journal."""
         with self._changed:
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Close the buffer. No record is added any more, and `put` and `take` wait no longer."""
+        """Close the buffer. `put` and `take` do not wait any more."""
         with self._changed:
             self._flush_dropped()
             self._is_closed = True
@@ -533,9 +537,9 @@ def _end(subscription: Subscription) -> None:
 
 
 def spanning_pattern(patterns: Sequence[Pattern]) -> str:
-    """Return the text of a pattern that matches every subject that one of `patterns` matches.
+    """Return the text of one pattern that matches all subjects of several patterns.
 
-    For one pattern the result is that pattern. For several patterns it is their common prefix.
+    If `patterns` has only one pattern, the result is the text of that pattern. Otherwise it is a common prefix.
     """
     pattern, *others = patterns
     if not others and not pattern._flags and not pattern._named_lists:

@@ -1,13 +1,13 @@
-"""Account of numbered messages over several successive links."""
+"""Detection of lost and repeated messages by their numbers, over several successive links."""
 
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Maximum number of publishers in the account. When it is reached, the publisher with the oldest message is removed."""
+"""Maximum number of publishers whose numbers are kept. Beyond it, the publisher that was silent longest is removed."""
 
 
 class _Account:
-    """Account of one publisher: the numbers from `first` to before `expected` are passed on or reported lost."""
+    """Numbers of one publisher. Each number from `first` to `expected` - 1 was passed on or reported lost."""
 
     __slots__ = ("expected", "first")
 
@@ -16,9 +16,9 @@ class _Account:
 
 
 class Relaying:
-    """Account of the numbered messages of all publishers. Each number is passed on or reported lost only once.
+    """Message numbers of all publishers. Each number is passed on or reported lost only once.
 
-    A new link does not know the state of the old link, but the publisher's numbers continue.
+    A new link does not know the state of the previous link, but the numbers of a publisher continue.
     """
 
     __slots__ = ("_accounts",)
@@ -35,7 +35,7 @@ class Relaying:
             count: number of messages.
 
         Returns:
-            The number of messages that were lost before these messages, and the number of repeats at their beginning.
+            Number of messages that were lost directly before, and number of repeats at the start of these messages.
         """
         account = self._find(origin, sequence)
         lost = max(0, sequence - account.expected)

@@ -1,8 +1,8 @@
 """Replay: publishes the messages of a journal again, at the pace at which they were received.
 
-The replay keeps the time between two records, divided by the speed. If the replay falls more than a second behind, or
-was paused, the schedule starts again with the next message. So the following messages keep the time between them. If a
-message has an earlier time than a message before it, it is due at once.
+The seconds between two messages are the seconds between their records, divided by the speed. If the replay falls more
+than a second behind, or was paused, the schedule starts again with the next message. If the time of a record is earlier
+than the time of a previous record, its message is published at once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
-"""Delay in seconds. A replay that is later than this starts its schedule again."""
+"""A replay that is late by this number of seconds starts its schedule again."""
 MIN_WAIT = 0.0002
-"""Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
+"""A message that is due within this number of seconds is published at once, because a wait would be less exact."""
 POLL_STEP = 0.001
-"""Seconds by which a poll may end too late, because it counts in milliseconds."""
+"""Seconds by which a poll may end too late, because its timeout is in milliseconds."""
 RETRY_INTERVAL = 0.005
 """Seconds between two attempts while a subscriber is full, because no event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
@@ -51,9 +51,9 @@ class ReplayStats:
     Attributes:
         published: messages that were published.
         refused: messages that cannot be published. Their subject or size is not allowed, or they have several payload
-            frames. The first message of each kind is logged as a warning.
+            frames. For each of these reasons, the first message is logged as a warning.
         gaps: number of gap records in the range that was replayed.
-        lost: lost messages that these gap records count, as far as their number is known.
+        lost: number of lost messages in these gap records. A gap of unknown size adds nothing.
     """
 
     published: int = 0
@@ -210,8 +210,7 @@ class Replay:
         }
         _, payload, *further = record.frames
         if further:
-            # A link carries one payload. Therefore subscribers with links would get another message than plain
-            # subscribers.
+            # A link carries one payload frame. Therefore subscribers with links would miss the other frames.
             self._refuse(
                 record, "several frames", f"it has {1 + len(further)} payload frames, and publish sends one"
             )
@@ -232,13 +231,13 @@ class Replay:
         return False
 
     def _refuse(self, record: Record, kind: str, reason: str) -> None:
-        """Count a message that cannot be published; log the first of its kind."""
+        """Count a message that cannot be published; log the first message of each kind."""
         self.stats.refused += 1
         if kind not in self._reported:
             self._reported.add(kind)
             _log.warning(
-                "the message at offset %s, %r, cannot be published: %s; `Journal.read` returns its frames, to "
-                "send them with a socket of ZeroMQ. `stats.refused` counts such messages",
+                "the message at offset %s, %r, cannot be published: %s; read its frames with `Journal.read`, and "
+                "send them with a ZeroMQ socket. `stats.refused` counts these messages",
                 record.offset,
                 record.subject,
                 reason,
@@ -273,14 +272,14 @@ def replay(
 ) -> Replay:
     """Publish the messages of a journal again, in the order of their offsets, and wait for the end.
 
-    Subscribers of an oz publisher get the headers of the message. They also get the fields of the record as headers:
-    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers get only
-    the subject and the payload.
+    Subscribers with links receive the headers of the message, and the fields of the record as further headers:
+    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers receive
+    only the subject and the payload.
 
     Args:
         journal: journal to read.
         publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock` because
-            a subscriber is full, the replay waits. A publisher with `on_full="drop"` drops messages.
+            a subscriber is full, the replay waits. With `on_full="drop"`, the publisher drops messages instead.
         pattern: pattern of the subjects to publish, as in `Journal.read`; None for all messages.
         start: first offset or earliest time to publish.
         end: offset or time before which the replay stops.

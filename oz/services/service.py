@@ -1,6 +1,6 @@
-"""Long-running programs: the loop that a thread runs until `stop`, and the release of resources after it.
+"""Base classes of services: the loop that a thread runs until `stop`, and the release of resources after it.
 
-`oz.cli.serving` runs them as commands.
+`oz.cli.serving` runs services as commands.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ CLOSE_TIMEOUT = 5.0
 """Default maximum seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of an `on_poll` that does not return the time of the next call."""
-_FAILURE_PAUSE = 0.1  # Seconds to wait after a round that raised an exception.
+_FAILURE_PAUSE = 0.1  # Seconds to wait after an exception in `NodeService._turn`.
 
 OnPoll = Callable[[], object]
-"""Function that `run` calls in its thread after each round, and ten times a second.
+"""Function that `run` calls in its thread, at least ten times a second.
 
-If it returns a float, the next call comes at this time of the monotonic clock instead.
+If the function returns a float, the next call comes at this time of the monotonic clock at the latest.
 """
 
 _log = peer_logger("oz.services")
 
 
 class Service:
-    """Service that `run` serves in the calling thread, until `stop`. Subclasses implement `_turn` and `_release`."""
+    """Base class of services. `run` serves in the calling thread until `stop`.
+
+    Subclasses implement `_turn` and `_release`.
+    """
 
     def __init__(self) -> None:
-        """Create the bell, which ends a wait of `_turn`."""
         self._bell = Bell()
         self._is_stopping = self._is_closed = False
         self._owner = os.getpid()
@@ -51,14 +53,17 @@ class Service:
         _open.add(self)
 
     def _turn(self, until: float) -> None:
-        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due."""
+        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due.
+
+        The bell (`oz.transport.bell`) rings when `stop` is called.
+        """
         raise NotImplementedError
 
     def _release(self, timeout: float | None) -> None:
         """Close sockets, files and processes. The service calls this when `run` has ended.
 
         Args:
-            timeout: seconds to wait for peers and processes; None waits as long as they do.
+            timeout: seconds to wait for peers and processes; None sets no limit.
         """
         raise NotImplementedError
 
@@ -66,8 +71,8 @@ class Service:
         """Serve until `stop` or `close` is called.
 
         Args:
-            on_poll: function that this thread calls after each round, and at least every 0.1 seconds. If it returns a
-                float, the next call comes at this time of the monotonic clock instead.
+            on_poll: function that this thread calls at least every 0.1 seconds. If the function returns a float, the
+                next call comes at this time of the monotonic clock at the latest.
         """
         self._idle.clear()
         try:
@@ -123,7 +128,6 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 
@@ -144,11 +148,6 @@ class NodeService(Service):
     """Service that runs one or more nodes in the thread that calls `run`."""
 
     def __init__(self, engine: ServiceEngine) -> None:
-        """Prepare the service. `run` begins to attend to the engine.
-
-        Args:
-            engine: engine of the service.
-        """
         super().__init__()
         self._service_engine = engine
         self._attendance = Attendance(engine)
@@ -161,7 +160,7 @@ class NodeService(Service):
             self.stop()
         except Exception:
             _log.exception(
-                "a step of %r failed, and the service goes on: report this error as a fault of oz", self
+                "a step of %r failed, and the service continues: report this error as a fault of oz", self
             )
             time.sleep(_FAILURE_PAUSE)
 
@@ -169,7 +168,7 @@ class NodeService(Service):
         """End `run`, send the waiting messages, and leave the bus. A second call does nothing.
 
         Args:
-            timeout: seconds to wait for acknowledgements; None waits as long as they arrive.
+            timeout: seconds to wait for acknowledgements; None waits as long as acknowledgements arrive.
         """
         check_wait("timeout", timeout)
         self._close(timeout)

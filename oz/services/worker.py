@@ -1,7 +1,8 @@
-"""Multicast process of a gateway, started again after it has ended.
+"""Multicast process of a gateway. If the process ends, the gateway starts it again.
 
-The process writes its output to a temporary file, and has a PAIR socket to the gateway. Its standard input is a
-pipe that the gateway keeps open. The end of the pipe shows each process that the other process has ended.
+The process writes its output to a temporary file. A PAIR socket, the *link*, connects the process and the gateway. The
+standard input of the process is a pipe that the gateway keeps open. If one side ends, the pipe is closed, so that the
+other side detects the end.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ CLOSE_TIMEOUT = 4.0
 """Maximum seconds that a process may take to end before it is killed."""
 
 _MODULE = "oz.services.multicast_process"
-_START_TIMEOUT = 20.0  # Seconds after the start of a process in which it must send READY.
-_OUTPUT_BYTES = 500  # Bytes from the end of the output that errors and the log show.
+_START_TIMEOUT = 20.0  # A process must send READY within this number of seconds after its start.
+_OUTPUT_BYTES = 500  # Errors and the log show this number of bytes from the end of the output.
 _EXIT_TIMEOUT = 0.1  # Seconds in which the process may exit after it has closed standard input.
 
 
@@ -53,7 +54,7 @@ class Worker:
         socket: socket of the link, a new one after each start; None without a process.
         is_ready: whether the process has opened its endpoints.
         down_since: time at which the process ended, in monotonic seconds.
-        backoff: rule for the times at which the process may start.
+        backoff: object that decides when the process may start again.
         heard_at: time of the last frame, in monotonic seconds.
     """
 
@@ -89,7 +90,7 @@ class Worker:
         return max(0, self.backoff.starts - 1)
 
     def watch(self, now: float) -> Iterator[tuple[int, Any]]:
-        """Start the process if it is due, yield its frames as kind and body, and handle its end.
+        """Start the process if it is due, yield the kind and body of each frame, and handle the end of the process.
 
         Args:
             now: time of the monotonic clock in seconds.
@@ -124,7 +125,7 @@ class Worker:
         return self.backoff.next_start if self._process is None else self._hangs_at()
 
     def register(self, poller: zmq.Poller, *, wants_room: bool) -> None:
-        """Register the link, and the pipe that shows the end of the process.
+        """Register the link and the pipe. The pipe becomes ready when the process has ended.
 
         Args:
             poller: poller of the gateway.
@@ -178,7 +179,7 @@ class Worker:
         self.socket.set(zmq.RCVHWM, 20)
         self.socket.set(zmq.LINGER, 0)
         self.socket.bind(address)
-        # A file, because a full pipe would block the process.
+        # The output goes to a file, because a full pipe would block the process.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         argument = json.dumps({"role": self.role, "link": address, **self._task()})
         self._process = subprocess.Popen(
@@ -223,9 +224,8 @@ class Worker:
             self._output = None
 
     def begin_close(self) -> None:
-        """Make the process end, by a frame or by the end of its standard input."""
+        """Request the end of the process. If no frame can be sent, close its standard input."""
         if self._process is not None and not self.send(pack(CLOSE)) and self._process.stdin is not None:
-            # The process ends when its standard input ends.
             self._process.stdin.close()
 
     def close(self, timeout: float = inf) -> None:

@@ -1,4 +1,4 @@
-"""Spark for recorded traffic: subject columns, the data source `oz`, archives and reports.
+"""Spark for recorded messages: columns about subjects, the data source `oz`, archives and reports.
 
 The package needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load it. On a cluster, oz must also
 be installed for the executors.

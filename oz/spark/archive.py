@@ -4,19 +4,19 @@
     <path>.staging/        batches that are not complete yet, and the lock file
 
 Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
-directory, and a rename makes it visible, so that readers find complete files only. The names of the batches are the
-only state of an archive: the next batch starts at the highest end offset. If a process is killed, at most the batch
-in the staging directory is lost, and the next run writes this batch again.
+directory, and a rename makes it visible, so that readers find only complete files. The names of the batches are the
+only state of an archive: the next batch starts at the highest end offset. If a process is killed, only the batch in the
+staging directory may be lost, and the next run writes this batch again.
 
 A first rename moves a finished batch to the directory `ready`, and a second rename makes the batch visible. Between the
-two renames, visible batches inside the range of the new batch are moved away. They are earlier versions of the batch,
-or the small batches that a compaction has merged. `recover` completes a finished batch of the staging directory, so
-that every step can be repeated. No record is ever visible twice. While a compaction replaces batches, a running query
-may fail or miss the records of these batches.
+two renames, visible batches inside the range of the new batch are moved away: earlier versions of the batch, or small
+batches that a compaction has merged. If the process is killed between the two renames, the next run completes the batch
+(`recover`). No record is ever visible twice. While a compaction replaces batches, a running query may fail or miss the
+records of these batches.
 
-`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment at
-this offset, the journal was restored or replaced, and its offsets name other records. Batches of a DataFrame that was
-not read from a known journal have no `<segment>`.
+`<segment>` is the id of the journal's segment with the last record of the batch. If another segment of the journal has
+this offset now, the journal was restored or replaced, and its offsets name other records. Batches of a DataFrame that
+was not read from a known journal have no `<segment>`.
 
 The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below `<path>`.
 """
@@ -44,11 +44,11 @@ from oz.spark.registration import register
 from oz.spark.session import is_remote
 
 GAPS, OTHER = "@gaps", "@other"
-"""Values of the column `first_token` for gap records, and for tokens that have no directory of their own."""
+"""Values of the column `first_token`: GAPS for gap records, OTHER for tokens without their own directory."""
 
 MAX_TOKEN_BYTES = 64
-"""Maximum length in bytes of a token with a directory of its own. Spark writes up to three bytes for each byte of a
-token, and a file name has at most 255 bytes.
+"""Maximum length in bytes of a token that gets its own directory. In the name of the directory, Spark writes up to
+three bytes for each byte of the token. The system allows 255 bytes.
 """
 
 ROW_GROUP_ROWS = 20_000
@@ -61,24 +61,24 @@ _WRITE_OPTIONS: dict[str, Any] = {
 
 Path = str | os.PathLike[str]
 OnProgress = Callable[[int, int], object]
-"""Function that `archive` calls with two numbers: the offsets that are archived so far, and all offsets of this run."""
+"""Function that `archive` calls with two numbers: how many offsets are archived so far, and how many this run has."""
 
 
 class ArchiveError(OzError):
-    """An archive cannot be read or written. For example, another process writes to it, or the journal differs."""
+    """An archive cannot be read or written, for example because another process writes to it."""
 
 
 @dataclass
 class ArchiveResult:
-    """Result of a run of `archive`.
+    """Result of a call of `archive`.
 
     Attributes:
-        rows: number of records that this run wrote, gap records included.
-        batches: number of batches that this run wrote.
-        first_offset: the first offset that this run copied.
+        rows: number of records that the call wrote, including gap records.
+        batches: number of batches that the call wrote.
+        first_offset: the first offset that the call copied.
         end_offset: the offset after the last record in the archive.
         merged: number of batches that the compaction replaced.
-        merged_into: number of batches that the compaction wrote.
+        merged_into: number of batches that the compaction wrote in their place.
     """
 
     rows: int = 0
@@ -90,7 +90,7 @@ class ArchiveResult:
 
 
 class Batch(NamedTuple):
-    """A batch of an archive: the range of its offsets, and the id of the segment that holds its last record."""
+    """A batch of an archive: its first offset, its end offset, and the id of the segment with its last record."""
 
     first: int
     end: int
@@ -98,18 +98,18 @@ class Batch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the directory that holds the batch."""
+        """The name of the directory of the batch."""
         return f"batch={self.first:020}-{self.end:020}" + (f"-{self.segment}" if self.segment else "")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Distribution of rows to files.
+    """Distribution of rows to directories.
 
     Attributes:
         separator: text that ends the first token.
-        max_tokens: maximum number of first tokens with a directory of their own in one batch. The rarer tokens share
-            the directory `@other`.
+        max_tokens: maximum number of first tokens that get their own directory in a batch. These are the most frequent
+            tokens. All other tokens share the directory `@other`.
     """
 
     separator: str = "."
@@ -130,29 +130,28 @@ def archive(
 ) -> ArchiveResult:
     """Copy the new records of a journal to an archive, each record once.
 
-    The next call continues at the end of the archive, also after the process was killed.
+    The next call continues at the end of the archive, even if the process was killed.
 
     Args:
         spark: a Spark session. Its executors must see the journal and the archive under the same paths.
         journal: directory of the journal.
-        path: directory of the archive, or a URI that Spark writes to.
+        path: directory of the archive, or a URI to which Spark can write.
         separator: text that ends the first token of a subject.
-        max_tokens: maximum number of first tokens with a directory of their own in one batch. The rarer tokens share
-            the directory `@other`.
+        max_tokens: maximum number of first tokens that get their own directory in a batch. These are the most frequent
+            tokens. All other tokens share the directory `@other`.
         batch_rows: maximum number of offsets in a batch.
-        compact: whether to merge small neighbouring batches at the end. Queries that run at this time may fail or
+        compact: whether to merge small neighbouring batches at the end. A query that runs during the merge may fail or
             miss records.
         fail_on_loss: whether to raise an error if retention removed records before they were archived. With False,
             these records are skipped.
-        on_progress: function that is called before each batch and at the end.
+        on_progress: function that is called before each batch and at the end; see `OnProgress`.
 
     Returns:
-        The counts of this run.
+        The numbers of records and batches that the call wrote.
 
     Raises:
         ArchiveError: another process writes to the archive, or the session is a session of Spark Connect.
-        JournalError: the directory is no journal, or is not the journal of the archive; or records are damaged or
-            lost.
+        JournalError: the directory is not the journal of this archive, a file is damaged, or records are lost.
     """
     layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
     with _open_archive(spark, path) as store:
@@ -182,19 +181,19 @@ def archive_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that archives the micro-batches of a stream, each record once.
 
-    Rows whose offset is already in the archive are left out. Therefore neither a repeated micro-batch nor a query
-    with a new checkpoint writes a record twice. The stream must have the columns of one journal, in the order of
-    offsets.
+    Rows with an offset before the end of the archive are left out. Therefore neither a repeated micro-batch nor a query
+    with a new checkpoint writes a record twice. The stream must read one journal, in the order of offsets, with all
+    columns.
 
     Args:
-        path: directory of the archive, or a URI that Spark writes to.
+        path: directory of the archive, or a URI to which Spark can write.
         separator: text that ends the first token of a subject, as for `archive`.
-        max_tokens: maximum number of first tokens with a directory of their own, as for `archive`.
-        journal: directory of the journal that the stream reads. With it, a later run detects that the journal was
-            replaced.
+        max_tokens: maximum number of first tokens that get their own directory, as for `archive`.
+        journal: directory of the journal that the stream reads. If it is given, a later run can detect that the journal
+            was replaced.
 
     Returns:
-        A function with two parameters: a DataFrame and the number of the micro-batch. It raises the errors of
+        A function with two parameters: a DataFrame and the number of the micro-batch. The function raises the errors of
         `archive`.
     """
     layout = Layout(separator, max_tokens)
@@ -218,15 +217,15 @@ def archive_stream(
 ) -> Any:
     """Start a streaming query that archives new records of a journal until it is stopped.
 
-    The query starts at the end of the archive. It needs no permanent checkpoint, because the archive itself holds the
-    position.
+    The query starts at the end of the archive. It keeps no checkpoint from an earlier query, because the archive itself
+    contains the position.
 
     Args:
         spark: a Spark session, as for `archive`.
         journal: directory of the journal.
         path: directory or URI of the archive.
         separator: text that ends the first token of a subject, as for `archive`.
-        max_tokens: maximum number of first tokens with a directory of their own, as for `archive`.
+        max_tokens: maximum number of first tokens that get their own directory, as for `archive`.
         interval: seconds between the starts of two micro-batches.
         fail_on_loss: whether lost records are an error, as for `archive`.
 
@@ -234,7 +233,7 @@ def archive_stream(
         The `StreamingQuery` of Spark, which runs until it is stopped.
 
     Raises:
-        ArchiveError, JournalError: the errors of `archive` apply.
+        ArchiveError, JournalError: for the same reasons as in `archive`.
     """
     register(spark)
     with _open_archive(spark, path) as store:
@@ -289,7 +288,7 @@ class _Files:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the batches in a directory, sorted; an empty list if the directory does not exist."""
+        """Return the sorted names of the batches in a directory; an empty list if the directory does not exist."""
         if not self._system.exists(self._hadoop(directory)):
             return []
         names = (entry.getPath().getName() for entry in self._system.listStatus(self._hadoop(directory)))
@@ -310,7 +309,6 @@ class _Files:
         return found
 
     def make(self, directory: str) -> None:
-        """Create a directory and its parents."""
         self._system.mkdirs(self._hadoop(directory))
 
     def move(self, source: str, target: str) -> None:
@@ -326,7 +324,6 @@ class _Files:
             )
 
     def delete(self, directory: str) -> None:
-        """Delete a directory and its contents, if it exists."""
         self._system.delete(self._hadoop(directory), True)
 
 
@@ -339,11 +336,11 @@ class _Store(_Files):
 
     @property
     def last(self) -> Batch:
-        """The batch with the highest end offset; in an empty archive, an empty batch at offset 0."""
+        """The batch with the highest end offset. In an empty archive, it is an empty batch at offset 0."""
         return max(self.batches(), key=lambda batch: batch.end, default=Batch(0, 0))
 
     def write(self, rows: DataFrame, layout: Layout, batch: Batch) -> int:
-        """Write a batch, replace the batches inside its range, and return the number of rows."""
+        """Write a batch in place of the batches inside its range, and return the number of rows."""
         staged = f"{self.staging}/writing/{batch.name}"
         count = self._stage(rows, layout, staged).rows
         self._publish(staged, batch)
@@ -358,13 +355,12 @@ class _Store(_Files):
             self._publish(staged, Batch(found.first, found.end, segment))
 
     def read(self, batches: list[Batch]) -> DataFrame:
-        """Return the records of batches with the columns of the journal."""
         paths = [f"{self.path}/{batch.name}" for batch in batches]
-        # This option disables partition discovery, which would guess types from the names of directories.
+        # Without this option, Spark would add columns from the names of the directories.
         return self._spark.read.option("recursiveFileLookup", True).parquet(*paths)
 
     def recover(self) -> None:
-        """Complete finished batches, and delete unfinished batches."""
+        """Make the batches visible that are in the directory `ready`, and delete incomplete batches."""
         for name in self.names(f"{self.staging}/ready"):
             self._complete(_parse(name))
         for directory in ("writing", "replaced"):
@@ -377,7 +373,7 @@ class _Store(_Files):
                 laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
             )
             writer.parquet(staged)
-        # A count of the rows in the files is right, even if Spark has repeated a task.
+        # The rows are counted in the files, because a count during the write would be wrong if Spark repeats a task.
         written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
         (found,) = written.agg(F.count("*"), F.min("offset"), F.max("offset") + 1).collect()
         return _Written(*found)
@@ -409,7 +405,7 @@ def _parse(name: str) -> Batch:
 
 @contextmanager
 def _open_archive(spark: SparkSession, path: Path) -> Iterator[_Store]:
-    """Lock and recover an archive. An archive at a URI is not locked, because only directories support locks."""
+    """Lock and recover an archive. Only an archive in a local directory is locked."""
     store = _Store(spark, path)
     store.make(store.staging)
     if not store.is_local:
@@ -431,7 +427,7 @@ def _open_archive(spark: SparkSession, path: Path) -> Iterator[_Store]:
 
 
 def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
-    """Return the offset at which the archive of a journal continues."""
+    """Return the offset of the first record to archive."""
     last = store.last
     segment = last.segment or checkpoint(journal, last.end).segment
     gap = resume(journal, Checkpoint(last.end, segment))
@@ -475,7 +471,7 @@ def _lay_out(rows: DataFrame, layout: Layout) -> DataFrame:
     # The result of `to_date` would depend on the time zone of the session.
     day = F.expr("date_from_unix_date(cast(unix_micros(time) div 86400000000 as int))")
     placed = rows.withColumns({"day": day, "first_token": first_token})
-    # With this hint, Spark splits and joins partitions by size. So the files are neither tiny nor huge.
+    # With this hint, Spark splits and merges partitions by size, so that files are neither tiny nor huge.
     balanced = placed.hint("rebalance", "day", "first_token")
     return balanced.sortWithinPartitions("day", "first_token", "subject", "offset")
 

@@ -1,9 +1,9 @@
 """Spark columns about subjects: matching patterns, tokens, and missing sequence numbers.
 
-`prefix` and `matches` are native expressions. They test with `startswith` whether a subject begins with one of the
-prefixes of the pattern, and Parquet uses this test to skip row groups. `matches` adds an RLIKE. A pattern that Java
-reads differently, and a list of patterns, run as an Arrow function in Python workers of Spark, once for each distinct
-subject of a batch.
+`prefix` and `matches` return native expressions of Spark. A test with `startswith` checks whether a subject begins with
+one of the prefixes of the pattern. Parquet uses this test to skip row groups. `matches` adds an RLIKE, which runs the
+pattern as a Java regex. Some patterns have no Java regex with the same meaning. For these patterns, and for a list of
+patterns, an Arrow function in Spark's Python workers matches each distinct subject of a batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
     """Return whether each subject matches a pattern.
 
     For a literal pattern, the column is a test for equality. For other patterns, it is a test of the prefixes with
-    `startswith` and an RLIKE. If Java reads the pattern differently, it is an Arrow function.
+    `startswith` and an RLIKE. If no Java regex has the meaning of the pattern, an Arrow function in Python replaces the
+    RLIKE.
 
     Args:
         column: column of subjects, of type string or binary. A subject that is not UTF-8 matches no pattern of a text
@@ -46,9 +47,9 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
         A boolean column. It is null for a null subject.
 
     Raises:
-        PatternError: the dialect does not allow the pattern. A text without a dialect is a nats pattern.
-        PatternTimeout: Python evaluates the pattern, and exceeds the time limit for one subject. The query raises this
-            error, and not the call.
+        PatternError: the dialect does not allow the pattern.
+        PatternTimeout: Python exceeded the time limit of the pattern for one subject. The query raises this error, and
+            not this call.
     """
     compiled, subject = compile(pattern), _subject(column)
     if compiled.is_literal:
@@ -59,7 +60,7 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
         return decided if b"" in compiled.prefixes else _has_prefix(subject, compiled) & decided
     conditions = [] if b"" in compiled.prefixes and regex else [_has_prefix(subject, compiled)]
     if regex and compiled._dialect.is_bytes:
-        # ISO-8859-1 decodes each byte as one character. So `?` matches one byte in Java too.
+        # ISO-8859-1 decodes each byte as one character, so that `?` matches one byte in Java too.
         conditions.append(F.decode(subject.cast("binary"), "ISO-8859-1").rlike(regex))
     elif regex:
         conditions.append(subject.rlike(regex))
@@ -91,7 +92,7 @@ def token(column: Column | str, n: int, *, separator: str = ".") -> Column:
 
     Args:
         column: column of subjects, of type string or binary.
-        n: position of the token. 1 is the first token, and -1 the last token, as in `split_part` of Spark.
+        n: position of the token, as in `split_part` of Spark: 1 is the first token, and -1 is the last token.
         separator: text between two tokens, such as `/` for mqtt.
 
     Raises:
@@ -118,19 +119,20 @@ def depth(column: Column | str, *, separator: str = ".") -> Column:
 def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern | str) -> Column:
     """Return the patterns that each subject matches, as an array of strings.
 
-    Each Python worker builds one index of all patterns, and looks up each distinct subject of a batch in it.
+    Each Python worker builds an index of all patterns, and matches each distinct subject of a batch once.
 
     Args:
         column: column of subjects, of type string or binary.
-        patterns: a list of patterns or texts as for `oz.compile`, of any dialects; or a single pattern.
+        patterns: a list of patterns of any dialects, or a single pattern. A pattern is a `Pattern`, or a text as for
+            `oz.compile`.
 
     Returns:
-        A column of arrays. An array holds the texts of the matching patterns in the order of `patterns`, each text
-        once. It is null for a null subject.
+        A column of arrays. An array holds the texts of the matching patterns in the order of `patterns`, without
+        repeats. It is null for a null subject.
 
     Raises:
         PatternError: a dialect does not allow a pattern.
-        ValueError: the text of a pattern is not UTF-8. Spark cannot hold such a text.
+        ValueError: the text of a pattern is not UTF-8, and therefore no string of Spark.
     """
     named = {_text(pattern): compile(pattern) for pattern in _pattern_list(patterns)}
     names = list(named)
@@ -152,8 +154,8 @@ def join_patterns(
 ) -> DataFrame:
     """Return each row once for each pattern that its subject matches, with the pattern in a new column.
 
-    Spark looks up each distinct subject of the data once, and joins the result with the rows. Rows without a matching
-    pattern are left out.
+    Spark matches each distinct subject once, and joins the result with the rows. Rows without a matching pattern are
+    left out.
 
     Args:
         dataframe: the rows.
@@ -168,26 +170,26 @@ def join_patterns(
 
 
 def gaps(sequence: Column | str, origin: Column | str, *, order: Column | str | None = None) -> Column:
-    """Return the number of messages of the same publisher that are missing before each row.
+    """Return for each row how many messages are missing between the previous message of its publisher and this message.
 
-    The column is a window expression for `select` or `withColumn`, with one window for each origin. Use it before any
-    filter by subject, because the sequence numbers of removed rows count as missing.
+    The column is a window expression for `select` or `withColumn`, with one window for each origin. Compute it before
+    you filter by subject, because the numbers of removed rows would count as missing.
 
     Args:
         sequence: column of the sequence numbers.
         origin: column of the publisher ids. A restarted publisher has another id.
         order: column by which the rows of a publisher are sorted. None sorts by sequence number, so that a late or
-            repeated message does not count as missing. With `"offset"`, a number that is not greater than the
-            number before it starts a new count, as after the restart of a recorder.
+            repeated message does not count as missing. Use `"offset"` if the numbers may start again, as after the
+            restart of a recorder: a row whose number is not greater than the previous number then starts a new series.
 
     Returns:
-        A bigint column. It is null for the first row of a publisher or of a new count, and for rows without a number
+        A bigint column. It is null for the first row of a publisher or of a new series, and for a row without a number
         or an origin.
     """
     number, publisher = _column(sequence).cast("long"), _column(origin)
     position = number if order is None else _column(order)
     is_numbered = number.isNotNull() & publisher.isNotNull()
-    # Without this key, a single task would sort all rows that have no number.
+    # Without this key of the window, a single task would sort all rows that have no number.
     spread = F.when(~is_numbered, F.pmod(F.hash(position), F.lit(_UNNUMBERED_PARTITIONS)))
     before = F.lag(number).over(Window.partitionBy(publisher, is_numbered, spread).orderBy(position))
     step = number - before - 1
@@ -200,7 +202,7 @@ def _column(column: Column | str) -> Column:
 
 
 def _subject(column: Column | str) -> Column:
-    # Spark drops a cast from string to string. So the Parquet reader still gets a plain column.
+    # Spark removes a cast from string to string, so that the Parquet reader can still filter by the column.
     return _column(column).cast("string")
 
 
@@ -214,7 +216,7 @@ def _has_prefix(subject: Column, pattern: Pattern) -> Column:
     begins = reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
     if len(pattern.prefixes) == 1 or not (common := _utf8_prefix(pattern.prefix)):
         return begins
-    # Spark pushes this `startswith` into a Python data source, but pushes no OR.
+    # `common` is the prefix of all prefixes. Spark passes a `startswith` to a Python data source, but passes no OR.
     return subject.startswith(common) & begins
 
 
@@ -222,7 +224,7 @@ def _starts_with(subject: Column, prefix: bytes) -> Column:
     text = _utf8_prefix(prefix)
     if text.encode() == prefix:
         return subject.startswith(text)
-    # Spark would push a partial character to Parquet as U+FFFD, and lose rows.
+    # The prefix ends inside of a UTF-8 character. Spark would pass it to Parquet as U+FFFD, and lose rows.
     exact = F.startswith(subject.cast("binary"), F.lit(prefix))
     return subject.startswith(text) & exact if text else exact
 
@@ -235,7 +237,7 @@ def _equals(subject: Column, literal: bytes) -> Column:
 
 
 def _utf8_prefix(prefix: bytes) -> str:
-    """Return the beginning of a prefix up to its last complete UTF-8 character."""
+    """Return a prefix as text, up to its last complete UTF-8 character."""
     try:
         return prefix.decode()
     except UnicodeDecodeError as error:
@@ -287,7 +289,7 @@ def _text(pattern: Pattern | str) -> str:
 
 @lru_cache(maxsize=4)
 def _index(packed: bytes) -> PatternIndex:
-    # The index is cached, because a worker process runs many tasks.
+    # Cached, because a worker process runs many tasks with the same patterns.
     index = PatternIndex()
     for number, pattern in enumerate(pickle.loads(zlib.decompress(packed))):
         index.add(pattern, number)

@@ -1,20 +1,21 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-Theory of operation. RLIKE searches with the regex engine of Java. This engine has no time limit, and its recursion can
-end the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
+Theory of operation. RLIKE searches with the regex engine of Java. This engine has no time limit, and a deep recursion
+can end the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
 
-- The output consists of a few constructs with the same meaning in both engines: `\A`, `\z`, escaped literals, classes
-  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The output avoids `$`, `\Z`, `.` and `\w`,
-  which have another meaning in Java.
+- The Java regex consists of a few constructs with the same meaning in both engines: `\A`, `\z`, escaped literals,
+  classes of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The regex does not contain `$`,
+  `\Z`, `.` and `\w`, which have another meaning in Java.
 
-- Only single characters repeat without a limit, and Java runs such a repeat in a loop. One group repeats too. It is
-  possessive, so Java also runs it in a loop. A text between two stars is matched once, in an atomic group. So the time
-  grows at most with the square of the subject's length.
+- Java runs a repeat of a single character or of a possessive group in a loop, and other repeats by recursion. Therefore
+  only single characters and one possessive group repeat without a limit. A literal between two stars is in an atomic
+  group, so that Java tries only its first match. The time therefore grows at most with the square of the subject's
+  length.
 
-- Patterns of tokens and globs are written from their parsed tokens. A pattern of the regex dialect is written
+- A pattern of tokens and a glob are translated from their parsed tokens. A pattern of the regex dialect is translated
   only if it consists of the constructs in `_REGEX_ITEM`. Python evaluates all other patterns.
 
-A byte dialect matches bytes. So the regex of such a pattern expects subjects that were decoded as ISO-8859-1.
+A byte dialect matches bytes. The regex of such a pattern expects subjects that were decoded as ISO-8859-1.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ MAX_WILDCARDS = 100
 near 2,000 elements.
 """
 MAX_REPEATS = 3
-"""Maximum number of repeats in a regex that can match the same characters. Three repeats can divide 256 characters in
-about 3 million ways.
+"""Maximum number of repeats in a regex that can match the same characters. Three such repeats can divide 256 characters
+among themselves in about 3 million ways, and Java may try each of them.
 """
 MAX_REGEX_LENGTH = 300  # characters
 
@@ -42,13 +43,14 @@ NEVER = "(?!)"
 
 
 def java_regex(pattern: Pattern) -> str | None:
-    """Return a Java regex for a pattern. The regex only decides about subjects that begin with a prefix of the pattern.
+    """Return a Java regex for a pattern. The regex expects subjects that begin with a prefix of the pattern.
 
     Args:
         pattern: a pattern that is not a literal.
 
     Returns:
-        The regex to search for; an empty text if the prefixes alone decide; None if Python must evaluate the pattern.
+        The regex for RLIKE; an empty text if every subject with a prefix of the pattern matches; None if Python must
+        evaluate the pattern.
     """
     if pattern._dialect.is_prefix:
         return ""
@@ -125,7 +127,7 @@ def _routing_key(words: Sequence[Token]) -> str:
     end_of_word = r"(?=\.|\z)"
     written = r"\A(?!\z)" if first is None else rf"\A(?!\z){first}{end_of_word}"
     for segment in others[:-1]:
-        # Each segment has a fixed number of words. So the earliest match is sufficient.
+        # Each segment has a fixed number of words, so that the first match of the segment suffices.
         start = r"(?:\A|\.)" if written == r"\A(?!\z)" else r"\."
         written += rf"(?>{ANYTHING}?{start}{segment}{end_of_word})"
     if others[-1] is not None:
@@ -138,7 +140,8 @@ def _routing_key(words: Sequence[Token]) -> str:
 
 
 def _glob(elements: Sequence[Element], pattern: Pattern) -> str | None:
-    if all(isinstance(element, Glob) for element in elements):  # the regex matches no empty subject
+    if all(isinstance(element, Glob) for element in elements):
+        # An empty subject does not match, although `*` could match it.
         return r"\A[\s\S]" if Glob.STAR in elements else rf"\A[\s\S]{{1,{len(elements)}}}\z"
     *head, last = elements
     if last is Glob.STAR and Glob.STAR not in head and {len(head)} == set(map(len, pattern.prefixes)):
@@ -182,7 +185,7 @@ def _ranges(members: Iterable[int]) -> str:
     return "".join(f"{_character(chr(low))}-{_character(chr(high))}" for low, high in pairs)
 
 
-# The regex dialect: constructs that both engines read alike -----------------------------------------
+# The regex dialect: constructs with the same meaning in both engines --------------------------------
 
 _PLAIN = r"[A-Za-z0-9_\-/:,;@%=~<>!\"']|[^\x00-\x7f]"
 _ESCAPED = r"\\[!-/:-@\[-`{-~]"
@@ -209,7 +212,7 @@ def _regex(pattern: Pattern) -> str | None:
         text, dot = text.removeprefix("(?s)"), r"[\s\S]"
     written: list[str] = []
     repeats, at = 0, 0
-    previous: str | None = None  # the repeated atom, if a following literal can end the repeat
+    previous: str | None = None  # the atom before this item, if it is repeated
     while at < len(text):
         item = _REGEX_ITEM.match(text, at)
         if item is None:

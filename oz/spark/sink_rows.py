@@ -1,16 +1,15 @@
 """Rows of a DataFrame as messages: subject, payload, headers, key and id.
 
 **Ids.** A message of the sink has an id, so that a subscriber with `dedupe` drops a repeated message. Spark
-repeats a task or a batch after a failure, possibly with its rows in another order. So the number of a row
-cannot be its id: after a reorder, `dedupe` would drop a new row in place of a repeated row. Therefore the id is a
-digest.
+repeats a task or a batch after a failure, and the rows may come in another order. If the id were the number of the row,
+`dedupe` would then drop a new row in place of a repeated row. Therefore the id is a digest.
 
-- If the DataFrame has a column `id`, the digest covers the id of the query and the value in this column.
-- Otherwise the digest covers the id of the query, the numbers of the batch and of the partition, and all fields of the
-  row. It also covers the number of equal rows before the row in the partition.
+- If the DataFrame has a column `id`, the id is made from the id of the query and the value in this column.
+- Otherwise the id is a digest of the id of the query, the number of the batch, the number of the partition, and all
+  fields of the row. If the partition has equal rows, the digest also covers how many of them come before the row.
 
-Another order of rows never changes an id. A row that moves to another partition gets another id, except with
-the column `id`. The message of such a row is delivered twice, and never lost.
+The order of rows does not change an id. Without the column `id`, a row that moves to another partition gets another id.
+The message of this row is then delivered twice, and is not lost.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _HEADER_VALUES = (T.StringType, T.BinaryType, T.NumericType, T.BooleanType)
 _ID_BYTES = 16
 _LENGTHS = struct.Struct(">qqqq")
-_ABSENT = -1  # value that stands for the length of a null field
+_ABSENT = -1  # length of a null field in the digest
 _FRAMES, _KEY, _OWN = "oz-frames", "oz-key", "oz-"  # see oz.journal.records
 
 
@@ -54,7 +53,7 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Positions of the columns in a DataFrame; None for an absent column."""
+    """Positions of the columns in a DataFrame. An absent column has the position None."""
 
     payload: int
     subject: int | None
@@ -69,10 +68,10 @@ def find_columns(schema: T.StructType, *, needs_subject: bool) -> Columns:
 
     Args:
         schema: the schema of the DataFrame.
-        needs_subject: whether the column `subject` is required, because no option sets one subject for all rows.
+        needs_subject: whether the column `subject` is required, because the option `subject` is not set.
 
     Raises:
-        SinkError: a column is absent, is there twice, or has a wrong type. The message names all such columns.
+        SinkError: a column is absent, occurs twice, or has a wrong type. The message names all these columns.
     """
     found: dict[str, int] = {}
     wrong = []
@@ -118,10 +117,10 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 class RowIds:
-    """Ids of the rows of one partition of a batch."""
+    """Message ids for the rows of one partition."""
 
     def __init__(self, query: str, batch: int, partition: int) -> None:
-        """Prepare the digest for the ids.
+        """Prepare the digests.
 
         Args:
             query: the id of the query, or the name of a batch write.
@@ -133,10 +132,10 @@ class RowIds:
         self._counts: dict[bytes, int] = {}
 
     def of_value(self, value: int | bytes) -> MessageId:
-        """Return the id of a row with a value in the column `id`.
+        """Return the id of a row from its value in the column `id`.
 
         Raises:
-            ValueError: an integer is negative.
+            ValueError: the value is a negative integer.
         """
         if isinstance(value, bytes):
             return blake2b(self._series + value, digest_size=_ID_BYTES).digest()
@@ -147,7 +146,7 @@ class RowIds:
     def of_content(
         self, subject: bytes, payload: bytes, headers: bytes | None = None, key: bytes | None = None
     ) -> bytes:
-        """Return the id of a row without a value in the column `id`."""
+        """Return the id of a row from its other fields, if it has no value in the column `id`."""
         lengths = _LENGTHS.pack(
             len(subject),
             len(payload),
@@ -167,14 +166,14 @@ class RowIds:
 
 
 class RowReader:
-    """Converts the rows of one task to messages."""
+    """Converter from the rows of one task to messages."""
 
     def __init__(self, columns: Columns, ids: RowIds, *, subject: str | None, encoding: str) -> None:
         """Prepare the conversion.
 
         Args:
             columns: the positions of the columns.
-            ids: object that makes the ids of the rows.
+            ids: ids of the rows of the task.
             subject: the subject of all rows; None to use the column `subject`.
             encoding: encoding of payloads that are structs: "msgpack" or "json".
         """
@@ -191,7 +190,7 @@ class RowReader:
         """
         rows, at = batch.num_rows, self._columns
         nothing = [None] * rows
-        # The conversion of a whole column takes a tenth of the time that single scalars take.
+        # To convert a whole column takes a tenth of the time that its single values would take.
         names = [None if place is None else batch.column(place) for place in at]
         payload, subject, raw, headers, key, ids = (
             nothing if column is None else _values(column) for column in names
@@ -249,13 +248,12 @@ def encode_msgpack(value: Any) -> bytes:
 def encode_json(value: Any) -> bytes:
     """Encode a struct as JSON.
 
-    Times and decimals become text as in `encode_msgpack`. Binary values become base64, and NaN and infinity become
-    text.
+    Times and decimals become text, as in `encode_msgpack`. Binary values become base64. NaN and infinity become text.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_text)
     except ValueError:
-        # JSON has no NaN and no infinity. The function to_json of Spark writes them as text too.
+        # JSON has no NaN and no infinity. Spark's function `to_json` also writes these values as text.
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=_json_text)
     return text.encode()
 
@@ -279,7 +277,7 @@ def _finite(value: Any) -> Any:
 
 
 def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return a map of headers, in which each decimal is replaced by its digits as text.
+    """Return headers with text in place of decimals, and check them.
 
     Raises:
         ValueError, TypeError: a message cannot have such a header.
@@ -290,10 +288,10 @@ def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes], bytes | None]:
-    """Return the headers, the further frames and the key that a value of the column `headers` holds.
+    """Return the parts of a value of the column `headers`: headers, frames after the first payload frame, and key.
 
     Raises:
-        ValueError: the bytes are not a MessagePack map of headers.
+        ValueError: the value is no map of headers in MessagePack.
     """
     try:
         found = msgpack.unpackb(packed, raw=False, strict_map_key=True)

@@ -1,16 +1,16 @@
-"""The source of `format("oz")`: readers of journals, in batch and in streams.
+"""The source of `format("oz")`: readers of journals, for `spark.read` and `spark.readStream`.
 
-Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never
-change. The driver plans ranges. A task reads its ranges from the files. It must see the files under the same
-path as the driver.
+Theory of operation. The records of a journal are numbered by offsets, and the records in a range of offsets never
+change. The driver divides the offsets into ranges. Tasks read the ranges from the files of the journal, which must have
+the same path on all machines.
 
-The position of a stream in a journal is an offset and the id of the segment that holds the record before it.
-Spark keeps the positions in the checkpoint. If a journal was restored or replaced, this segment has another id, and the
+The position of a stream in a journal is an offset, together with the id of the segment that has the previous record.
+Spark keeps the positions in the checkpoint. If a journal was restored or replaced, the segment has another id, and the
 query fails. A repeated micro-batch reads the same range, and its partitions depend only on the range. Therefore the
-sink of `format("oz")` makes the same ids again.
+sink of `format("oz")` makes the same message ids again.
 
-If retention or damage has removed records, they are missing. With `failOnDataLoss`, missing records are an error.
-Otherwise they are counted, and the count is a part of the position.
+Records are missing if retention or damage has removed them. With `failOnDataLoss`, missing records are an error.
+Otherwise the stream counts them, and the count is a part of its position.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from oz.spark.options import option_error
 from oz.spark.rows import RowConverter
 from oz.spark.source_options import LATEST, SourceOptions
 
-MIN_PARTITION_ROWS = 16_384  # reading fewer rows takes less time than starting a task
-MAX_PARTITION_ROWS = 1_000_000  # limit of the work that a failed task repeats
+MIN_PARTITION_ROWS = 16_384  # a task reads fewer rows in less time than its start takes
+MAX_PARTITION_ROWS = 1_000_000  # a failed task repeats at most this number of rows
 
 _log = logger("oz.spark.source")
 
 
 class Range(NamedTuple):
-    """Range of offsets, from `first` to before `end`."""
+    """Range of offsets: `first` is the first offset, and `end` is the offset after the last."""
 
     first: int
     end: int
@@ -59,13 +59,18 @@ class Slice(InputPartition):  # type: ignore[misc]
     """A partition of a query: ranges of offsets in one journal."""
 
     def __init__(self, journal: str, ranges: Sequence[Range]) -> None:
-        """Describe the partition by the directory or URI of the journal, and the offsets to read."""
+        """Create a partition.
+
+        Args:
+            journal: the directory or the URI of the journal.
+            ranges: the ranges of offsets to read.
+        """
         self.journal = journal
         self.ranges = tuple(ranges)
 
 
 class SliceReader:
-    """Reads slices. Spark pickles the reader for the tasks."""
+    """Reader of slices. Spark sends a pickled copy to each task."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         """Prepare the columns.
@@ -80,8 +85,8 @@ class SliceReader:
         """Read the rows of a slice, in the order of offsets.
 
         Raises:
-            JournalError: a file is damaged or not visible; or records were removed after the query was planned, and
-                `failOnDataLoss` is set.
+            JournalError: a file is damaged, or the directory is missing on this machine; or records were removed after
+                the query was planned, and `failOnDataLoss` is set.
         """
         options, columns = self._options, list(self._converter.columns)
         if part.ranges and "://" not in part.journal and not os.path.isdir(part.journal):
@@ -117,7 +122,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
 
     Args:
         journal: the directory of the journal.
-        missing: gaps with the missing offsets.
+        missing: gaps, each with a range of missing offsets.
         fails: whether missing offsets are an error.
 
     Raises:
@@ -134,7 +139,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
 
 
 def partition_count(rows: int, options: SourceOptions) -> int:
-    """Return the number of partitions into which to divide a number of rows."""
+    """Return the number of partitions for a number of rows."""
     if options.partitions is not None:
         return options.partitions
     tasks = options.parallelism
@@ -143,7 +148,7 @@ def partition_count(rows: int, options: SourceOptions) -> int:
 
 
 def cut(parts: Sequence[Range], count: int) -> list[list[Range]]:
-    """Divide ranges into at most `count` lists with about the same number of offsets. No list is empty."""
+    """Divide ranges into at most `count` lists. The lists have about the same number of offsets, and none is empty."""
     total = sum(end - first for first, end in parts)
     if not total:
         return []
@@ -163,7 +168,7 @@ def cut(parts: Sequence[Range], count: int) -> list[list[Range]]:
 
 
 class JournalReader(DataSourceReader):  # type: ignore[misc]
-    """Reads journals once. It reads up to the ends that the journals have when the query is planned."""
+    """Reader for `spark.read`. It reads each journal up to the end that the journal has when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         """Check the options.
@@ -214,7 +219,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
 
 
 def offset_range(journal: str, options: SourceOptions) -> Range:
-    """Return the offsets that a batch reads of a journal.
+    """Return the range of offsets of a journal that `spark.read` reads.
 
     Raises:
         ConfigurationError: an offset is beyond the end of the journal.
@@ -233,7 +238,7 @@ class Positions(NamedTuple):
     """The positions of a stream, as Spark keeps them in the checkpoint.
 
     Attributes:
-        journals: the position in each journal, by the directory or URI of the journal.
+        journals: dict from the directory or URI of each journal to the position in the journal.
         lost: the number of missing records since the query began.
     """
 
@@ -241,7 +246,7 @@ class Positions(NamedTuple):
     lost: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the positions as JSON objects."""
+        """Return the positions as a JSON object."""
         journals = {name: each._asdict() for name, each in self.journals.items()}
         return {"journals": journals, "lost": self.lost}
 
@@ -265,7 +270,7 @@ class Positions(NamedTuple):
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads journals as they grow.
+    """Reader for `spark.readStream`.
 
     While the query runs, one reader in a process of the driver plans the micro-batches. Tasks read records with copies
     of this reader.
@@ -283,8 +288,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
                     name, options.given[name], "it is for spark.read; a stream ends with a trigger"
                 )
         self._options = options
-        # startingTime is the position of a new query, and not a filter. A query that continues reads all later records,
-        # also if the option is a relative time ("-1h").
+        # `startingTime` only sets the position of a new query, and filters no records. Otherwise a query that continues
+        # later with a relative time, such as "-1h", would skip records.
         self._reader = SliceReader(replace(options, start_time=None), schema)
         self._ends: dict[str, Checkpoint] | None = None
         self._last: Positions | None = None
@@ -293,8 +298,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Return the position at which a new query begins.
 
         Raises:
-            JournalError: a directory is no journal; or the records at the offset were removed, and `failOnDataLoss` is
-                set.
+            JournalError: a directory contains no journal; or records from `startingOffset` on were removed, and
+                `failOnDataLoss` is set.
             ConfigurationError: the offset is beyond the end of the journal.
         """
         return Positions({each: self._beginning(each) for each in self._options.journals}, 0).to_json()
@@ -318,7 +323,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ranges.checkpoint(journal, first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit in rows or, without it, the limit in bytes. If both are set, `latestOffset` applies both."""
+        """Return the limit in rows if it is set, otherwise the limit in bytes. `latestOffset` applies both limits."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -326,7 +331,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Record the present ends of the journals. The query stops at these ends."""
+        """Record the present ends of the journals, at which the query stops."""
         self._ends = {each: ranges.checkpoint(each) for each in self._options.journals}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -352,14 +357,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._last.to_json()
 
     def _backlog(self, journal: str, begin: Checkpoint) -> Range:
-        """Return the offsets that are not read yet, without the offsets that retention removed."""
+        """Return the range of offsets that were not read yet and that retention has not removed."""
         gap = ranges.resume(journal, begin)
         first = begin.offset if gap is None else gap.end
         end = ranges.checkpoint(journal) if self._ends is None else self._ends.get(journal, begin)
         return Range(first, max(first, end.offset))
 
     def _limit(self, backlogs: Mapping[str, Range], limit: ReadLimit) -> dict[str, int]:
-        """Return the offset in each journal at which the micro-batch ends."""
+        """Return a dict from each journal to the offset at which the micro-batch ends."""
         options = self._options
         if isinstance(limit, ReadAllAvailable):
             return {name: each.end for name, each in backlogs.items()}
@@ -367,7 +372,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         waiting = sum(end > first for first, end in backlogs.values())
         size = None if options.max_bytes is None else max(1, options.max_bytes // max(1, waiting))
         ends = {}
-        # Equal shares. The unused share of a journal with a short backlog goes to the other journals.
+        # The limit is divided equally among the journals. If a journal has fewer rows to read than its part of the
+        # limit, the other journals get the remainder.
         order = sorted(backlogs, key=lambda name: backlogs[name].end - backlogs[name].first)
         for left, name in zip(range(len(order), 0, -1), order, strict=True):
             first, end = backlogs[name]
@@ -382,7 +388,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the journals, and the numbers of lost records and of records that are not read yet."""
+        """Return the ends of the journals, the number of missing records, and the number of records not read yet."""
         if self._last is None:
             return None
         ends = {name: ranges.checkpoint(name).offset for name in self._last.journals}
@@ -401,7 +407,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             first = begin[name].offset
             if first >= last.offset:
                 continue
-            # After a restart, Spark plans a batch of the checkpoint again, and does not call latestOffset.
+            # `latestOffset` has not checked the positions if Spark repeats a batch of the checkpoint after a restart.
             ranges.resume(name, begin[name])
             ranges.resume(name, last)
             whole = Range(first, last.offset)
@@ -419,10 +425,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._reader.read(partition)
 
     def _positions(self, data: Mapping[str, Any]) -> Positions:
-        """Parse positions, and assign them to the journals of the options.
+        """Parse positions, and assign them to the journals of the query.
 
-        A journal without a position is read from its first record. If the query reads a single journal, its path may
-        have changed, because the segment id identifies the journal.
+        A journal without a position is read from its first record. If the query reads a single journal, the path of the
+        journal may have changed, because the segment id identifies the journal.
         """
         known = Positions.from_json(data)
         names = self._options.journals
@@ -445,7 +451,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def offset_at(journal: str, moment: datetime) -> int:
-    """Return the offset of the first record that was received at a time or later; without such a record, the end."""
+    """Return the offset of the first record that was received at a time or later; the end offset without a record."""
     opened = Journal(journal)
     end = opened.end_offset
     for batch in opened.batches(start=moment, end=end, columns=["offset"], gaps=True):

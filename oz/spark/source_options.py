@@ -1,4 +1,4 @@
-"""The options of the source of `format("oz")`, and their parser."""
+"""Options of the source of `format("oz")`, and their parser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = (
     "timeHeader",
     "numPartitions",
 )
-"""Names of the options of the source; docs/spark-reference.md documents each option."""
+"""Names of the options of the source. docs/spark-reference.md documents each option."""
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "journal",
@@ -73,17 +73,18 @@ class SourceOptions:
     Attributes:
         journals: the directories or URIs of the journals.
         patterns: patterns of subjects; empty for all subjects.
-        start: the first offset, `EARLIEST` or `LATEST`.
-        start_time: the earliest time of receipt of a row; None for no limit.
-        end: the offset before which a batch ends; None for the end of the journal.
-        end_time: the time before which a row must have been received; None for no limit.
+        start: the first offset, or `EARLIEST` or `LATEST`.
+        start_time: the earliest time of receipt; None for no limit.
+        end: the offset before which `spark.read` stops; None for the end of the journal.
+        end_time: the time of receipt before which `spark.read` stops; None for no limit.
         max_rows: maximum number of rows in a micro-batch; None for no limit.
-        max_bytes: maximum size in bytes of the records in a micro-batch; None for no limit.
+        max_bytes: maximum size of the records in a micro-batch in bytes; None for no limit.
         fail_on_loss: whether missing records are an error.
         gaps: whether the rows include gap records.
-        rows: the options of the columns.
-        partitions: number of partitions; None if the number depends on the number of rows.
+        rows: the options that change or add columns.
+        partitions: number of partitions; None to choose it from the number of rows.
         parallelism: number of tasks that the Spark session runs at once.
+        given: dict from the names of the options that were given to their texts.
     """
 
     journals: tuple[str, ...]
@@ -102,7 +103,7 @@ class SourceOptions:
     given: Mapping[str, str] = field(default_factory=dict)
 
     def check_journals(self) -> None:
-        """Raise `JournalError` if a directory is no journal."""
+        """Raise `JournalError` if a directory contains no journal."""
         for each in self.journals:
             Journal(each)
 
@@ -111,15 +112,15 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
     """Parse the options of the source.
 
     Args:
-        given: the options by name, as Spark passes them.
+        given: dict from names of options to their texts, as Spark passes it.
         parallelism: number of tasks that the Spark session runs at once.
 
     Raises:
-        ConfigurationError: an option is unknown or wrong, or contradicts another one.
+        ConfigurationError: an option is unknown or wrong, or contradicts another option.
         PatternError: a pattern is not allowed in its dialect.
     """
     given = dict(given)
-    if "paths" in given:  # load() was called with several paths.
+    if "paths" in given:  # `load` was called with several paths
         given["path"] = "\n".join(json.loads(given.pop("paths")))
     values = OptionValues(given, NAMES, _FOREIGN, "source")
     journals, are_several = _journals(values)
@@ -180,10 +181,10 @@ def _rows(values: OptionValues, *, names_journal: bool) -> RowOptions:
 
 
 def _patterns(text: str) -> tuple[Pattern, ...]:
-    """Compile the patterns of a text with one pattern in each line."""
+    """Compile the patterns of a text that has one pattern in each line."""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines:
-        # Other connectors separate topics by commas. In oz a comma is a character of a subject.
+        # Other connectors separate topics by commas. In oz, a comma is a part of the subject.
         if "," in line and line.partition(":")[0] not in dialects.BY_NAME:
             rule = f"write one pattern in each line; if the comma is part of the subject, write nats:{line}"
             raise option_error("subject", line, rule)
@@ -209,7 +210,7 @@ def _time(text: str) -> datetime:
 
 
 def _journals(values: OptionValues) -> tuple[tuple[str, ...], bool]:
-    """Return the journals, and whether the option can name several journals: with several lines, or with a glob."""
+    """Return the journals; and whether the option may name several, because it has several lines or a glob."""
     if "journal" in values and "path" in values:
         raise option_error("journal", values.text("journal"), "give either journal or load(path), not both")
     name = "journal" if "journal" in values else "path"
@@ -227,7 +228,7 @@ def _is_glob(line: str) -> bool:
 
 
 def _expand(line: str) -> list[str]:
-    line = line.removeprefix("file:")  # Spark converts the path of load(path) to a URI.
+    line = line.removeprefix("file:")  # Spark converts the argument of `load` to a URI
     if "://" in line:
         return [line]
     path = os.path.abspath(line)

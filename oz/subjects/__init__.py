@@ -1,1 +1,1 @@
-"""Subjects and patterns: compilation of text to prefixes and a regex. This package uses no socket and no thread."""
+"""Subjects and patterns. A pattern is compiled to prefixes and a regex. This package uses no sockets or threads."""

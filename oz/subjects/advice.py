@@ -9,7 +9,8 @@ from oz.subjects.dialects.base import Wild
 from oz.subjects.pattern import Pattern
 
 MAX_TOKENS = 16
-"""Number of tokens above which a subject is called too long. It probably contains data that belongs in the payload."""
+"""Maximum number of tokens without advice. A subject with more tokens probably contains data that belongs in the
+payload."""
 
 _SEPARATOR = b"."
 
@@ -21,9 +22,9 @@ def advice(pattern: Pattern) -> list[str]:
 
 
 def misspelled_dialect(text: str) -> str | None:
-    """Return the advice for text that begins with a misspelled dialect and a colon; None for other text."""
+    """Return the advice for text such as `redsi:a*`, which begins with a misspelled dialect; None for other text."""
     word, colon, rest = text.partition(":")
-    # `subscribe` calls this for each pattern, and the comparison of names costs a quarter of such a call.
+    # Most texts return here. `subscribe` calls this function, and a comparison of names takes a quarter of its time.
     if not colon or word in DIALECTS:
         return None
     near = difflib.get_close_matches(word.lower(), DIALECTS, n=1, cutoff=0.75)
@@ -33,10 +34,10 @@ def misspelled_dialect(text: str) -> str | None:
 
 
 def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
-    """Return a wildcard of another dialect in a nats pattern, where it is a literal, such as the `+` in `a/+`.
+    """Return a token of a nats pattern that is literal in nats and has a wildcard in another dialect, such as `+`.
 
     Returns:
-        The wildcard and the dialects that have it; None without such a wildcard.
+        The token, and the names of the dialects in which it has a wildcard. None if the pattern has no such token.
     """
     if pattern.dialect != "nats" or not isinstance(pattern.text, str):
         return None

@@ -1,21 +1,22 @@
-"""Finite automata over bytes: witnesses for the intersection and for the difference of two patterns.
+"""Finite automata over bytes. They find a subject that two patterns match, or that only one of two patterns matches.
 
-Theory of operation. `Automaton` is a Thompson automaton of an expression. A move reads one byte of a set. An epsilon
-move reads nothing. A set of bytes is an integer with one bit for each byte, and therefore an intersection of two sets
-is one `&`. `expand_state` follows the epsilon moves from a state and keeps the result.
+Theory of operation. `Automaton` is a Thompson automaton of an expression. A move has a set of bytes, and reads one of
+them. An epsilon move reads nothing. A set of bytes is an integer with one bit for each byte, so that one `&` computes
+the intersection of two sets. `expand_state` follows the epsilon moves from a state, and caches the result.
 
 `find_common` searches the product automaton, whose states are pairs of states. A path to a pair of final states is a
 witness: a subject that both patterns match.
 
-`find_difference` needs the complement of the outer automaton, and only a deterministic automaton has a simple
-complement. The subset construction, which makes it deterministic, runs during the search. A node of the search is a
-state of the inner automaton and a set of outer states. A node whose inner state is final and whose outer states are not
-is a counterexample. A node is skipped if the search has seen its inner state with a subset of its outer states, because
-fewer outer states match less.
+`find_difference` searches for a string that the inner automaton accepts and the outer automaton rejects. The outer
+automaton is made deterministic during the search, by the subset construction. A node of the search is one inner state
+and a set of outer states. If the inner state is final and no outer state is final, the path to the node is a
+counterexample. Fewer outer states accept fewer strings. Therefore the search skips a node if it has already visited the
+same inner state with a subset of the node's outer states.
 
-Both searches use Dijkstra's algorithm: the cheapest path comes first, and therefore the result is a shortest subject.
-The cost is the number of bytes, or first the number of characters and then the number of bytes. The product automata
-may be too large. Therefore the searches count their steps and raise `Undecidable` above a limit.
+Both searches use Dijkstra's algorithm, which finds the cheapest path first. Therefore the result is a shortest subject.
+The cost of a path is its number of bytes. If a search counts characters, paths with equal numbers of characters are
+compared by their bytes. Product automata may be very large. Therefore the searches count their steps and raise
+`Undecidable` above a limit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MAX_STATES = 50_000
 """Maximum number of states of one automaton. A larger automaton raises `Undecidable`."""
 
 Move = tuple[int, int]
-"""Bit mask of the bytes that a move reads, and the next state."""
+"""Pair of a bit mask and the next state. The move reads one byte of the mask."""
 
 
 class Automaton:
@@ -62,7 +63,10 @@ class Automaton:
         self._last = self._add(expression, self._new())
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Return whether a final state can be reached by epsilon moves, and all moves that read a byte after them."""
+        """Return whether epsilon moves lead from a state to a final state.
+
+        Also return the byte moves that are possible after epsilon moves.
+        """
         known = self._expanded.get(state)
         if known is None:
             reached = self._reach(state)
@@ -151,29 +155,29 @@ def _swap_bits(mask: int, first: int, second: int) -> int:
 
 
 MAX_STEPS = 5_000_000
-"""Maximum number of steps in one search, which take about a second. A longer search raises `Undecidable`."""
+"""Maximum number of steps in one search. These steps take about a second. A longer search raises `Undecidable`."""
 
 _READABLE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-# Witnesses are shown to users, so letters come first. Outside of ASCII, these lead bytes followed by A9 give
-# visible characters: é, 䩩, 𩩩.
+# Bytes in the order in which a witness prefers them. Users read witnesses, so letters come first. Outside of ASCII, the
+# lead bytes C3, E4 and F0 followed by A9 give visible characters: é, 䩩, 𩩩.
 _ORDER = bytes(dict.fromkeys([*_READABLE, *range(0x21, 0x7F), 0x20, 0xC3, 0xE4, 0xF0, 0xA9, *range(256)]))
 _CONTINUING = (1 << 0xC0) - (1 << 0x80)
 """Mask of the continuation bytes of UTF-8."""
 _CHARACTER = 1 << 32
-"""Cost of one character if a search counts characters. Each byte costs 1 in addition."""
+"""Cost of one character in a search that counts characters. Each byte adds a cost of 1."""
 
 
 class Intersection:
     """Automaton that accepts a byte string if each of two automata accepts it."""
 
     def __init__(self, first: Automaton, second: Automaton) -> None:
-        """Create an automaton whose states are pairs of states. They are numbered from 0 as the search reaches them."""
+        """Create an automaton whose states are pairs of states. A pair gets its number when a search reaches it."""
         self._sides = first, second
         self._pairs = [(0, 0)]
         self._numbers = {(0, 0): 0}
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Return whether a pair of states is final, and the moves from this pair."""
+        """Return whether both states of a pair are final, and the moves from the pair."""
         state_moves, other = (
             side.expand_state(each) for side, each in zip(self._sides, self._pairs[state], strict=True)
         )
@@ -197,7 +201,8 @@ def find_common(
 ) -> bytes | None:
     """Return a shortest byte string that both automata accept; None if they accept no common string.
 
-    With `in_characters`, the string with the fewest characters is the shortest. This needs automata of UTF-8 only.
+    Without `in_characters`, length is counted in bytes. With it, length is counted in characters, and both automata
+    must accept only UTF-8.
 
     Raises:
         Undecidable: the search takes too many steps.
@@ -221,7 +226,7 @@ def find_difference(
 ) -> bytes | None:
     """Return a shortest byte string that `inner` accepts and `outer` rejects; None if there is no such string.
 
-    For `in_characters` see `find_common`.
+    `in_characters` has the same meaning as in `find_common`.
 
     Raises:
         Undecidable: the search takes too many steps.
@@ -256,7 +261,7 @@ class _Search:
     def __init__(self, start: _Pair, in_characters: bool) -> None:
         self._from: dict[_Pair, tuple[_Pair, int] | None] = {start: None}
         self._costs = {start: 0}
-        # The second number of an entry keeps the order of pairs with equal costs.
+        # Entries are cost, serial number and pair. The serial number decides between equal costs.
         self._heap = [(0, 0, start)]
         self._steps = 0
         self._character = _CHARACTER if in_characters else 0
@@ -268,7 +273,7 @@ class _Search:
                 yield pair
 
     def add(self, pair: _Pair, origin: _Pair, mask: int) -> None:
-        """Add a move from `origin` to `pair` that reads any byte in a set."""
+        """Add a move from `origin` to `pair` that reads one byte of the mask."""
         continuing = mask & _CONTINUING if self._character else 0
         cost = self._costs[origin] + 1 + (0 if continuing else self._character)
         if cost < self._costs.get(pair, cost + 1):
@@ -296,7 +301,9 @@ class _SearchFunction(Protocol):
 
 
 def find_text(search: _SearchFunction, first: Automaton, second: Automaton) -> bytes | None:
-    """Return the search result with the fewest characters. If no result is UTF-8, the fewest bytes decide.
+    """Return the search result with the fewest characters.
+
+    If no result is UTF-8, return the result with the fewest bytes.
 
     Raises:
         Undecidable: the search takes too many steps.
@@ -322,7 +329,10 @@ def _any_text() -> Automaton:
 
 
 def _partition(mask: int, moves: list[Move]) -> dict[int, int]:
-    """Split a set of bytes into parts whose bytes lead to the same next states; return these states for each part."""
+    """Split a set of bytes into parts, so that all bytes of a part lead to the same states.
+
+    Return these states by part.
+    """
     parts = {mask: 0}
     for other, to in moves:
         for part, following in list(parts.items()):
@@ -344,5 +354,4 @@ def _members(states: int) -> Iterator[int]:
 
 @lru_cache(maxsize=1024)
 def _readable_byte(mask: int) -> int:
-    """Return the byte of a set that is easiest to read."""
     return next(byte for byte in _ORDER if mask >> byte & 1)

@@ -7,13 +7,16 @@ from oz.subjects.pattern import Pattern
 
 
 def regex_text(pattern: Pattern) -> str:
-    """Return the text of the regex. Each byte of a regex of bytes becomes one character."""
+    """Return the text of a pattern's regex. If the regex is `bytes`, each byte becomes one character."""
     text = pattern.regex.pattern
     return text if isinstance(text, str) else text.decode("latin-1")
 
 
 def is_delivered(pattern: Pattern, subject: bytes) -> bool:
-    """Return whether a subscriber with a pattern delivers a message. A match that fails or times out drops it."""
+    """Return whether a subscriber with this pattern delivers messages with this subject.
+
+    A match that times out or fails drops the message.
+    """
     try:
         return pattern.matches(subject)
     except (SubjectError, PatternTimeout):

@@ -1,7 +1,7 @@
-"""Expressions: regular expressions over bytes, to which the patterns of every dialect translate.
+"""Expressions: regular expressions over bytes. The patterns of every dialect are translated to expressions.
 
-An expression stands for a set of byte strings. Characters of a text dialect become their UTF-8, and therefore
-patterns of text dialects can be compared with patterns of byte dialects.
+An expression represents a set of byte strings. A character of a text dialect becomes its UTF-8 bytes. Therefore a
+pattern of a text dialect can be compared with a pattern of a byte dialect.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Any one byte in a set. Bit n of the mask stands for byte n."""
+    """One byte out of a set. Byte n is in the set if bit n of the mask is 1."""
 
     mask: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """UTF-8 of any one character in a set."""
+    """UTF-8 of one character out of a set."""
 
     ranges: Ranges
 
@@ -44,14 +44,14 @@ class Seq:
 
 @dataclass(frozen=True, slots=True)
 class Alt:
-    """Alternation. Without items it stands for the empty set."""
+    """Alternation. An alternation without items matches no string."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Repeat of `minimum` to `maximum` copies. If `maximum` is None, there is no upper limit."""
+    """Sequence of `minimum` to `maximum` copies of an expression. If `maximum` is None, there is no upper limit."""
 
     item: Expression
     minimum: int
@@ -76,12 +76,12 @@ def joined(parts: Sequence[Expression], separator: Expression) -> Expression:
 
 
 def optional(item: Expression) -> Expression:
-    """Return an expression that also stands for the empty string."""
+    """Return an expression that matches the item or the empty string."""
     return Repeat(item, 0, 1)
 
 
 def ranges_of(pairs: Iterable[tuple[int, int]]) -> Ranges:
-    """Return sorted and merged ranges of code points without the surrogates, which have no UTF-8."""
+    """Return sorted and merged ranges of code points. Surrogates are left out, because they have no UTF-8."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(pairs):
         if joined and low <= joined[-1][1] + 1:
@@ -113,7 +113,7 @@ ANY_TEXT = Repeat(ANY_CHAR, 0, None)
 
 
 def nullable(expression: Expression) -> bool:
-    """Return whether an expression stands for the empty string, among others."""
+    """Return whether an expression matches the empty string."""
     match expression:
         case Text(value):
             return not value
@@ -127,7 +127,7 @@ def nullable(expression: Expression) -> bool:
 
 
 def nonempty(expression: Expression) -> Expression:
-    """Return an expression without the empty string."""
+    """Return an expression that matches the same strings as another expression, except the empty string."""
     if not nullable(expression):
         return expression
     match expression:
@@ -159,7 +159,6 @@ _Path = list[tuple[int, int]]
 
 
 def _expression(tree: _Tree) -> Expression:
-    """Return the expression of a tree of byte ranges. Branches with equal continuations are merged."""
     masks: dict[Expression, int] = {}
     for (low, high), following in tree.items():
         rest = _expression(following) if following else EMPTY
@@ -169,11 +168,15 @@ def _expression(tree: _Tree) -> Expression:
 
 
 def _paths(low: int, high: int) -> list[_Path]:
-    """Split a range of characters without surrogates into sequences of byte ranges, one range for each UTF-8 byte."""
+    """Split a range of characters into sequences of byte ranges.
+
+    A sequence has one range for each byte of the UTF-8.
+    """
     for border in (0x7F, 0x7FF, 0xFFFF):
-        if low <= border < high:  # All characters of a product have UTF-8 of one length.
+        if low <= border < high:  # All characters of one sequence have the same number of UTF-8 bytes.
             return [*_paths(low, border), *_paths(border + 1, high)]
-    for bits in (6, 12, 18):  # A partial range may only be followed by fixed bytes.
+    # Behind the first byte that varies, each byte must have the full range 80 to BF.
+    for bits in (6, 12, 18):
         block = (1 << bits) - 1
         if high > 0x7F and low & ~block != high & ~block:
             if low & block:

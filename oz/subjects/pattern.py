@@ -1,4 +1,7 @@
-"""Compiled patterns: prefixes for the filter of ZeroMQ, and a regex for messages that pass the filter."""
+"""Compiled patterns.
+
+ZeroMQ filters messages by the prefixes of a pattern. The regex checks messages that pass this filter.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,12 @@ TIME_LIMIT = 0.05
 
 
 LONG_PATTERN = 256
-"""Maximum length in characters of a pattern of words that is matched by a regex. A longer pattern is matched word by
-word, because its regex is slow to compile."""
+"""Maximum length in characters of a pattern that a regex matches. A longer pattern is matched word by word if its
+dialect has words, because its regex is slow to compile."""
 
 FREE_BYTES = 1_024
-"""Memory of a pattern that `estimate_memory` leaves out, in bytes: `Limits.patterns` bounds the number of patterns."""
+"""Number of bytes that `estimate_memory` subtracts for each pattern. `Limits.patterns` already bounds the number of
+patterns."""
 
 
 class Pattern:
@@ -45,9 +49,9 @@ class Pattern:
     Attributes:
         text: text of the pattern as `str`, or as `bytes` if it is not UTF-8.
         dialect: name of the pattern's dialect.
-        prefixes: byte strings for ZMQ_SUBSCRIBE. Each matching subject begins with one of them. A subject
-            that begins with a prefix does not always match.
-        is_literal: whether exactly one subject matches, and this subject is known.
+        prefixes: byte strings for ZMQ_SUBSCRIBE. Each matching subject begins with one of the prefixes. A subject that
+            begins with a prefix does not always match.
+        is_literal: whether the pattern is known to match exactly one subject.
     """
 
     __slots__ = (
@@ -70,7 +74,10 @@ class Pattern:
     def __init__(
         self, text: str | bytes, dialect: Dialect, compiled: CompiledPattern, variant: object = None
     ) -> None:
-        """Create a pattern; `compile` calls this. Patterns with equal text but different flags differ in `variant`."""
+        """Create a pattern.
+
+        Use `compile` instead. Patterns with equal texts but different flags differ in `variant`.
+        """
         self.text = _decode_text(text)
         self.dialect = dialect.name
         self.prefixes = compiled.prefixes
@@ -82,9 +89,11 @@ class Pattern:
 
     @property
     def regex(self) -> CompiledRegex:
-        """Compiled regex that matches whole subjects: `bytes` in a byte dialect, `str` in a text dialect.
+        """Compiled regex that matches whole subjects.
 
-        The first access compiles the regex of a dialect of words.
+        It matches `bytes` in a byte dialect, and `str` in a text dialect.
+
+        In a dialect of words, the first access compiles the regex.
         """
         if self._regex is None:
             self._regex = self._dialect.make_regex(self._compiled)
@@ -101,17 +110,16 @@ class Pattern:
 
     @property
     def _is_lenient(self) -> bool:
-        """Whether the pattern was compiled with `lenient=True`, in the rv dialect."""
         return self._variant == "lenient"
 
     @property
     def _flags(self) -> int:
-        """Flags of a compiled regex, with the numbers of the `regex` package; 0 for other patterns."""
+        """Flags of the `regex` package with which a regex was compiled; 0 for other dialects."""
         return int(self._variant[0]) if isinstance(self._variant, tuple) else 0
 
     @property
     def _named_lists(self) -> tuple[Any, ...]:
-        """Named lists of a compiled regex: pairs of name and words."""
+        """Named lists of a regex, as pairs of a name and its words."""
         return self._variant[1] if isinstance(self._variant, tuple) else ()
 
     def matches(self, subject: str | bytes) -> bool:
@@ -122,8 +130,8 @@ class Pattern:
 
         Raises:
             SubjectError: the subject cannot be encoded or decoded.
-            PatternTimeout: the match took longer than `TIME_LIMIT`. Only patterns of regex and raims.glob can reach
-                the limit.
+            PatternTimeout: the match took longer than `TIME_LIMIT`. Only patterns of the dialects regex and raims.glob
+                can reach the limit.
         """
         own = self._dialect.decode(subject, SubjectError)
         if self._compiled.literal is not None:
@@ -143,7 +151,7 @@ class Pattern:
         return self.regex.fullmatch(own) is not None
 
     def _expression(self) -> Expression:
-        """Return the expression of the pattern, for `relations`.
+        """Return the pattern as an expression, which `relations` compares.
 
         Raises:
             Undecidable: a regex has a feature that expressions lack.
@@ -152,10 +160,10 @@ class Pattern:
         return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)
 
     def covers(self, other: Pattern) -> bool:
-        """Return whether this pattern matches every subject that the other pattern matches; see docs/subjects.md.
+        """Return whether this pattern matches every subject that the other pattern matches.
 
         Raises:
-            Undecidable: the relation cannot be decided, for some regexes and large globs.
+            Undecidable: oz cannot compare the patterns. This occurs with some regexes and large globs.
         """
         return relations.covers(self, other)
 
@@ -179,11 +187,11 @@ class Pattern:
         return relations.witness(self, other)
 
     def translate(self, dialect: str, *, exchange: bool = False) -> Translation:
-        """Return the nearest pattern of another dialect, with its relation to this pattern.
+        """Return the nearest pattern of another dialect, and how its meaning differs from this pattern.
 
         Args:
             dialect: one of `oz.DIALECTS`.
-            exchange: whether `.` and `/` are exchanged in subjects.
+            exchange: whether `.` becomes `/` and `/` becomes `.` in subjects.
 
         Raises:
             PatternError: the dialect has no similar pattern.
@@ -194,7 +202,6 @@ class Pattern:
         return translate(self, dialect, exchange=exchange)
 
     def __eq__(self, other: object) -> bool:
-        """Compare dialect, text and flags."""
         return (
             isinstance(other, Pattern)
             and self.text == other.text
@@ -203,19 +210,17 @@ class Pattern:
         )
 
     def __hash__(self) -> int:
-        """Return a hash of dialect, text and flags."""
-        # The hash is not kept, because the hashes of a million patterns would add a quarter to their memory.
+        # The hash is not cached, because a cached hash would add a quarter to the memory of a million patterns.
         return hash((self.dialect, self.text, self._variant))
 
     def __repr__(self) -> str:
-        """Return the call of `oz.compile` that creates an equal pattern."""
         return f"oz.compile({self.text!r}, {self.dialect!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments of `compile`."""
         variant = self._variant
         if self.dialect == "regex":
-            # The flags of the compiled regex also contain flags that its text sets, such as (?i).
+            # `variant` has the flags that the caller gave. `regex.flags` also has flags that the text sets, such as
+            # (?i).
             asked, lists = variant if isinstance(variant, tuple) else (0, ())
             return _from_regex, (self.text, asked, dict(lists))
         return _unpickle, (self.text, self.dialect, variant is not None)
@@ -233,7 +238,7 @@ def match_within(pattern: Pattern, subject: str | bytes, seconds: float) -> bool
         PatternTimeout: the match took longer than `seconds`.
     """
     if not pattern._compiled.timed:
-        # A match with a time limit costs more than the match of such a pattern.
+        # The regex of this pattern does not backtrack. A time limit would cost more time than the match.
         return pattern.regex.fullmatch(subject) is not None
     try:
         return pattern.regex.fullmatch(subject, timeout=seconds) is not None
@@ -267,11 +272,11 @@ def compile(pattern: PatternLike, dialect: str | None = None, *, lenient: bool =
     """Compile a pattern.
 
     Args:
-        pattern: text, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
-            its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` always belongs to the
-            regex dialect. A `Pattern` is returned unchanged.
-        dialect: one of `oz.DIALECTS`, for the whole text. The default is the dialect that the text names. Without
-            such a name, it is nats.
+        pattern: text, `str` or `bytes`. If `dialect` is None, a `str` may begin with one of `oz.DIALECTS` and a colon,
+            as in `rv:Foo.*`. A pattern compiled by `re` or `regex` always belongs to the regex dialect. A `Pattern` is
+            returned unchanged.
+        dialect: one of `oz.DIALECTS`. The whole text is a pattern of this dialect. If `dialect` is None, the text may
+            name its dialect; the default is nats.
         lenient: whether a misplaced wildcard of the rv dialect is a literal.
 
     Raises:
@@ -285,13 +290,13 @@ def compile(pattern: PatternLike, dialect: str | None = None, *, lenient: bool =
 def compile_with_default(
     text: PatternLike, dialect: str | None, default: str, *, lenient: bool = False
 ) -> Pattern:
-    """Compile a pattern where a socket, a file or a command has a default dialect.
+    """Compile a pattern. The socket, file or command of the pattern determines the default dialect.
 
     Args:
-        text: pattern as for `compile`.
-        dialect: dialect of the whole text; None to read the name before the first colon of a `str`.
-        default: dialect of text that names no dialect. If this default is `zmq`, no name is read, because a prefix
-            may begin with any bytes.
+        text: pattern, as in `compile`.
+        dialect: dialect of the whole text; None if a `str` may name its dialect before its first colon.
+        default: dialect of a text that names no dialect. If `default` is `zmq`, a text cannot name a dialect, because a
+            prefix may begin with any bytes.
         lenient: whether a misplaced wildcard of the rv dialect is a literal.
 
     Raises:
@@ -309,7 +314,6 @@ def compile_with_default(
 
 
 def _split_dialect(text: Any, default: str) -> tuple[str, Any]:
-    """Return the dialect of a text and the pattern without the name of the dialect."""
     if isinstance(text, str) and default != "zmq":
         name, colon, rest = text.partition(":")
         if colon and name in dialects.BY_NAME:
@@ -327,7 +331,7 @@ def regex_with_flags(text: str | bytes, flags: int, *, max_weight: int = MAX_WEI
     Args:
         text: text of the regex.
         flags: flags of the `regex` package, such as `regex.I`.
-        max_weight: maximum number of nodes of the compiled regex, with each repeat written out.
+        max_weight: maximum number of nodes of the compiled regex. A repeat counts with all its copies.
 
     Raises:
         PatternError: the dialect does not allow the regex, or the regex has more than `max_weight` nodes.
@@ -337,7 +341,7 @@ def regex_with_flags(text: str | bytes, flags: int, *, max_weight: int = MAX_WEI
 
 
 def estimate_memory(pattern: Pattern) -> int:
-    """Return the estimated memory of a pattern in bytes, without the first `FREE_BYTES`."""
+    """Return the estimated memory of a pattern in bytes, minus `FREE_BYTES`, but at least 0."""
     elements = pattern._compiled.elements
     bytes_taken = 1_536 + 350 * elements if elements else 600 + 8 * len(pattern.text)
     return max(0, bytes_taken - FREE_BYTES)
@@ -350,7 +354,7 @@ def _from_regex(
     assert isinstance(rules, Regular)
     if isinstance(text, bytes):
         raise PatternError(rules.name, text, 0, "this regex matches bytes; compile it from a str")
-    # The engine adds these two flags. Without them, equal patterns compare equal.
+    # The engine adds UNICODE and V0. They are removed, so that a compiled regex equals the same regex given as text.
     asked = flags & ~(regex.UNICODE | regex.V0)
     compiled = rules.compile_flags(text, asked, named_lists, max_weight=max_weight)
     variant = (asked, tuple(sorted((name, frozenset(words)) for name, words in named_lists.items())))
@@ -358,7 +362,7 @@ def _from_regex(
 
 
 def validate_subject(subject: str | bytes, dialect: str = DEFAULT_DIALECT) -> None:
-    """Check a subject by the rules of a dialect for publishers.
+    """Check whether a dialect allows a published subject.
 
     Args:
         subject: text or bytes.

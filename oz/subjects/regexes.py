@@ -1,17 +1,16 @@
 r"""Translation of regexes to expressions, and of expressions to regexes.
 
-Theory of operation. The reader walks the parse tree of the `regex` package, the engine that also matches the
-regex. The parser is private and may change with each release, so the reader accepts only known classes of
-nodes with known attributes. These are characters, sets, `.`, sequences, branches, groups, greedy and lazy repeats, and
-redundant anchors. All other nodes, such as look-arounds, back-references and possessive repeats, raise
-`Undecidable`. An error in this module would give a wrong result of `covers`, and permissions rely on it.
+Theory of operation. `_ExpressionReader` walks the parse tree of the `regex` package, the engine that also matches the
+regex. The engine's parser is private and may change with each release. Therefore the reader accepts only known classes
+of nodes with known attributes: characters, sets, `.`, sequences, branches, groups, greedy and lazy repeats, and
+redundant anchors. All other nodes, such as look-arounds, back-references and possessive repeats, raise `Undecidable`.
+Permissions rely on `covers`, and an error in this module would make its result wrong.
 
-The members of a set with `\w`, `\d`, `\s` or case-insensitive characters are not computed here. The reader
-writes the set as a regex again and matches all characters with this regex. In this way oz uses the Unicode tables of
-the engine.
+A set with `\w`, `\d`, `\s` or case-insensitive characters depends on the Unicode tables of the engine. The reader finds
+the members of this set by a match: it writes the set as a regex, and matches this regex with all characters.
 
-An anchor is redundant if no character can precede `^` or follow `$`. In the methods of the reader, `start` and `end`
-are True if the node is at the start or the end of the subject.
+The anchor `^` is redundant at the start of the subject, and `$` at the end. In the methods of the reader, `start` and
+`end` are True if the node is at the start or at the end of the subject.
 """
 
 from __future__ import annotations
@@ -70,8 +69,6 @@ def read_regex(text: str, flags: int) -> Expression:
 
 
 class _ExpressionReader:
-    """Reader of the nodes of one parse tree."""
-
     def __init__(self, info: Any) -> None:
         self._ascii = bool(info.flags & core.ASCII)
         self._branches = 0
@@ -92,7 +89,6 @@ class _ExpressionReader:
         return reader(self, node, start, end)
 
     def sequence(self, node: Any, start: bool, end: bool) -> Expression:
-        """Read a sequence without redundant anchors at its ends."""
         items = list(node.items)
         while items and start and type(items[0]).__name__ == "StartOfString" and items[0].positive:
             del items[0]
@@ -125,7 +121,6 @@ class _ExpressionReader:
         return ANY_CHAR
 
     def _members(self, node: Any) -> Ranges:
-        """Return the characters of a character, range, property or set."""
         items = list(_flatten(node))
         kinds = {_checked_class_name(item) for item in items}
         cases = node.case_flags
@@ -148,7 +143,7 @@ class _ExpressionReader:
         return found if node.positive else complement(found)
 
     def _check_negated(self, node: Any, cases: bool) -> None:
-        """Refuse negated sets that the engine merges wrongly: `[^a]|[^s]` rejects an s, `[^b.]?(?i:k)` rejects a B."""
+        """Refuse negated sets that the engine merges wrongly: in its matches, `[^a]|[^s]` rejects an s."""
         self._negated |= not node.positive
         self._cases.add(cases)
         if not node.positive and self._branches:
@@ -169,7 +164,7 @@ class _ExpressionReader:
 
 
 def _flatten(node: Any) -> Iterable[Any]:
-    """Yield the members of a set. A set inside the set is replaced by its members."""
+    """Yield the members of a set. A nested set is replaced by its members."""
     if _checked_class_name(node) != "SetUnion":
         yield node
         return
@@ -187,9 +182,8 @@ def _bounds(item: Any) -> tuple[int, int]:
 
 
 def _set_source(node: Any, items: list[Any]) -> str:
-    """Return the text of a regex for a set. By this regex the engine finds the characters in the set."""
     inside = "".join(_item_source(item) for item in items)
-    # The escape of a property already contains the negation.
+    # The escape of a negated property, such as \W, already contains the negation.
     positive = node.positive or type(node).__name__ == "Property"
     return f"[{'' if positive else '^'}{inside}]"
 
@@ -206,7 +200,10 @@ def _item_source(item: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _escapes() -> dict[tuple[int, int, bool], str]:
-    r"""Return the escape, such as `\d`, of each known property, by the numbers of the parser."""
+    r"""Return the escape of each known property, such as `\d`.
+
+    The keys are the numbers that the parser gives a property.
+    """
     known: dict[tuple[int, int, bool], str] = {}
     for flags in (regex.A, regex.U, 0):
         for escape in (r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"):
@@ -218,7 +215,7 @@ def _escapes() -> dict[tuple[int, int, bool], str]:
 
 @lru_cache(maxsize=64)
 def _find_members(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
-    """Return the members of a set: the regex of the set is matched with all characters."""
+    """Return the members of a set. The function matches the set, written as a regex, with all characters."""
     flags = regex.V0 | (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
     everything = "".join(map(chr, chain(range(0xD800), range(0xE000, 0x110000))))
     runs = (found[0] for found in regex.finditer(f"{text}+", everything, flags))
@@ -226,7 +223,7 @@ def _find_members(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
 
 
 _ENDS = ("EndOfString", "EndOfStringLine")
-# Known classes with all of their known attributes.
+# Known classes of nodes, each with all of its known attributes.
 _CHARACTERS = {
     "Character": "value positive case_flags zerowidth folded",
     "Range": "lower upper positive case_flags zerowidth",
@@ -243,7 +240,8 @@ _ATTRIBUTES = _CHARACTERS | {
     "AnyAll": "positive zerowidth case_flags",
     "StartOfString": "positive encoding",
     "EndOfString": "positive encoding",
-    "EndOfStringLine": "positive encoding",  # The `$` of oz holds only at the end of the subject.
+    # Before the parser runs, oz restricts `$` to the end of the subject.
+    "EndOfStringLine": "positive encoding",
 }
 _READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] = {
     "Sequence": _ExpressionReader.sequence,
@@ -268,7 +266,7 @@ def _checked_class_name(node: Any) -> str:
 
 
 def regex_text(expression: Expression) -> str:
-    """Return a parsed expression as the text of a regex. Sets of bytes become the nearest sets of characters.
+    """Return the text of a regex for an expression. A set of bytes becomes the nearest set of characters.
 
     Raises:
         UnicodeDecodeError: the expression has literal bytes that are not UTF-8.
@@ -303,7 +301,7 @@ def _group_text(item: Expression) -> str:
 
 
 def _join_literals(items: Sequence[Expression]) -> list[Expression]:
-    """Merge adjacent literals, because one character may be several bytes."""
+    """Merge adjacent literals, because the UTF-8 of one character may continue in the next literal."""
     joined: list[Expression] = []
     for item in items:
         if isinstance(item, Bytes) and item.mask.bit_count() == 1:
@@ -316,7 +314,10 @@ def _join_literals(items: Sequence[Expression]) -> list[Expression]:
 
 
 def _characters_of(mask: int) -> Ranges:
-    """Return a set of bytes as a set of characters. The bytes above ASCII count only if the set has all of them."""
+    """Return a set of bytes as a set of characters.
+
+    If the set has all bytes above ASCII, the result has all characters above ASCII.
+    """
     high = [(0x80, 0x10FFFF)] if mask >> 128 == ANY_BYTE.mask >> 128 else []
     return ranges_of([*((byte, byte) for byte in range(128) if mask >> byte & 1), *high])
 

@@ -1,11 +1,12 @@
 """Relations of two patterns: whether one covers the other, and whether they overlap.
 
-A subject is any byte string, because any frame may arrive. Relations follow `Pattern.matches`, and ignore the
-rules of dialects for publishers. `>` of nats does not cover `#` of mqtt, because `#` matches `a//b`. The
-limit of 255 bytes in rv and amqp has no effect on relations.
+Here a subject is any byte string, because a socket may receive any frame. Relations follow `Pattern.matches`. They
+ignore the rules by which a dialect checks published subjects, such as the limit of 255 bytes in rv and amqp. An
+example: `>` of nats does not cover `#` of mqtt, because only `#` matches `a//b`.
 
-Answers are exact, or `oz.Undecidable` is raised. Tokens, literals and prefixes decide most pairs without an
-automaton. A witness is checked with `matches` of both patterns before it is returned.
+The functions return exact results or raise `oz.Undecidable`. For most pairs of patterns, the tokens, literals or
+prefixes decide without an automaton. Before a function returns a witness, it checks the witness with `matches` of both
+patterns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Tokens = tuple[Token, ...]
 def covers(pattern: Pattern, other: Pattern) -> bool:
     """Return whether a pattern matches every subject that the other pattern matches.
 
-    Every pattern covers a pattern that matches nothing.
+    A pattern that matches no subject is covered by every pattern.
 
     Raises:
         Undecidable: the relation cannot be decided.
@@ -50,13 +51,14 @@ def overlaps(pattern: Pattern, other: Pattern) -> bool:
 def witness(pattern: Pattern, other: Pattern) -> str | None:
     """Return a shortest subject that both patterns match, or None if they do not overlap.
 
-    The subject has the fewest characters. If no common subject is UTF-8, the text represents the bytes by
+    No other common subject has fewer characters. If no common subject is UTF-8, the text represents the bytes by
     `surrogateescape`.
 
     Raises:
         Undecidable: the relation cannot be decided.
     """
-    # Permissions compare each pattern with each rule, and most pairs differ in their prefixes or tokens.
+    # This check is cheap. Permissions compare each pattern with each rule, and most pairs differ in their prefixes or
+    # tokens.
     if not (prefixes_overlap(pattern, other) and _tokens_may_overlap(pattern, other)):
         return None
     for exact, another in ((pattern, other), (other, pattern)):
@@ -101,7 +103,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens cover other tokens, in dialects with dots between non-empty tokens."""
+    """Return whether a pattern covers another pattern. Both are token sequences of dialects without empty tokens."""
     for at, token in enumerate(tokens):
         if at >= len(other):
             return False
@@ -122,7 +124,7 @@ def _token_covers(token: Token, other: Token) -> bool:
 
 
 def tokens_overlap(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens overlap other tokens, in dialects with dots between non-empty tokens."""
+    """Return whether two patterns overlap. Both are token sequences of dialects without empty tokens."""
     for first, second in zip(tokens, other, strict=False):
         if first is Wild.REST or second is Wild.REST:
             return True
@@ -140,13 +142,12 @@ def _token_overlaps(first: Token, second: Token) -> bool:
 
 
 def covers_by_tokens(pattern: Pattern, other: Pattern) -> bool:
-    """Return whether both patterns have tokens, and the tokens of `pattern` cover those in `other`."""
+    """Return whether both patterns have tokens, and the tokens of `pattern` cover the tokens of `other`."""
     tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
 
 
 def _tokens_may_overlap(pattern: Pattern, other: Pattern) -> bool:
-    """Return False if both patterns have tokens and their tokens do not overlap; else True."""
     tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is None or others is None or tokens_overlap(tokens, others)
 
@@ -161,17 +162,16 @@ def prefixes_overlap(pattern: Pattern, other: Pattern) -> bool:
 
 
 def _verify(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: bool) -> str | None:
-    """Return a subject as text if both patterns confirm the result of the automata."""
     if found is None:
         return None
     if matches_subject(other, found) and matches_subject(pattern, found) is expected:
         return subject_text(found)
-    # No pair of patterns is known to reach this line. An automaton would be wrong, and no answer would be safe.
-    raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
+    # No known pair of patterns reaches this line. If a pair does, an automaton is wrong, and no result is safe.
+    raise Undecidable(f"{pattern!r} and {other!r} match {found!r} in another way than their automata")
 
 
 def matches_subject(pattern: Pattern, subject: bytes) -> bool:
-    """Return whether a pattern matches a subject. A text dialect does not match bytes that are not UTF-8.
+    """Return whether a pattern matches a subject. A pattern of a text dialect matches only UTF-8.
 
     Raises:
         Undecidable: the match exceeded its time limit.
@@ -185,5 +185,5 @@ def matches_subject(pattern: Pattern, subject: bytes) -> bool:
 
 
 def subject_text(subject: bytes) -> str:
-    """Return a subject as text. Bytes that are not UTF-8 are kept by `surrogateescape`."""
+    """Return a subject as text. `surrogateescape` represents bytes that are not UTF-8."""
     return subject.decode(errors="surrogateescape")

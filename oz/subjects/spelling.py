@@ -1,7 +1,7 @@
-"""Spelling of patterns in declarations, with which a subscriber sends its patterns to a publisher: dialect and text.
+"""Spelling of patterns in declarations: dialect and text. A subscriber declares its patterns to a publisher.
 
-A regex with flags, and a lenient pattern of "rv", are written in special dialects. A publisher compiles the patterns
-of its peers. Therefore `restore` refuses a pattern that takes more than a few milliseconds to compile.
+In a declaration, a regex with flags and a lenient pattern of rv have special dialect names. A publisher compiles the
+patterns of its peers. Therefore `restore` refuses a pattern that takes more than a few milliseconds to compile.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ MAX_REGEX = 256
 MAX_GLOB = 400
 """Maximum size in bytes of a glob with wildcards. A publisher compiles such a glob in a few milliseconds."""
 MAX_ELEMENTS = 4_000
-"""Maximum number of nodes of the compiled regex, with each repeat written out."""
+"""Maximum number of nodes of a compiled regex. A repeat counts with all its copies."""
 
 LENIENT, FLAGGED = "rv lenient", "regex flags"
-"""Special dialects for patterns that a dialect and a text do not fully describe."""
+"""Dialect names that occur only in declarations: a pattern of rv with `lenient=True`, and a regex behind its flags."""
 
 KNOWN_FLAGS = int(
     regex.A | regex.B | regex.E | regex.F | regex.I | regex.L | regex.M | regex.P | regex.R | regex.S
     | regex.U | regex.V0 | regex.V1 | regex.W | regex.X
 )  # fmt: skip
-"""Flags of the `regex` package that a pattern may have. DEBUG is left out, because it only prints the parse tree."""
+"""Flags of the `regex` package that a pattern may have. DEBUG is missing, because it only prints the parse tree."""
 
 _FLAGS = struct.Struct(">I")
 
 
 def spell(pattern: Pattern) -> tuple[str, str | bytes]:
-    """Return dialect and text of a pattern for a declaration.
+    """Return the dialect and the text of a pattern for a declaration.
 
     Raises:
         PatternError: the pattern is too long, or has named lists.
@@ -60,11 +60,11 @@ def spell(pattern: Pattern) -> tuple[str, str | bytes]:
 
 
 def restore(dialect: str, text: str | bytes) -> Pattern:
-    """Compile a pattern of a declaration.
+    """Compile a pattern that a subscriber declared.
 
     Raises:
         PatternError: the dialect does not allow the pattern, or the pattern is too large to be compiled for a peer.
-        ProtocolError: the flags of a regex are missing, or the dialect is unknown.
+        ProtocolError: the dialect or a flag is unknown, or the flags of a regex are missing.
     """
     if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):
         raise ProtocolError(f"dialect {dialect[:100]!r} is unknown")
@@ -88,7 +88,10 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
 
 
 def _refuse_long_glob(dialect: Dialect, text: bytes) -> None:
-    """Raise PatternError for a long glob with wildcards. A literal may be long, because it is not compiled."""
+    """Raise PatternError for a glob that is long and has wildcards.
+
+    A long literal is allowed, because it is not compiled.
+    """
     if any(wildcard.encode() in text for wildcard in dialect.wildcards):
         raise _too_long(dialect.name, text, f"{len(text)} bytes", MAX_GLOB)
 

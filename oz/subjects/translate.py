@@ -1,4 +1,4 @@
-"""Translation of patterns to other dialects, with the difference in meaning."""
+"""Translation of patterns to other dialects. A translation states how its meaning differs from the original."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Translation:
 
     Attributes:
         pattern: translated pattern.
-        also_matches: shortest subject that only the translation matches; None without such a subject.
-        misses: shortest subject that only the original matches; None without such a subject.
-        undecided: reason why the relation cannot be decided; None if it is decided.
+        also_matches: shortest subject that only the translation matches; None if there is no such subject.
+        misses: shortest subject that only the original matches; None if there is no such subject.
+        undecided: reason why oz cannot compare the two patterns; None if the comparison succeeded.
     """
 
     pattern: Pattern
@@ -33,9 +33,9 @@ class Translation:
 
     @property
     def relation(self) -> str:
-        """Relation to the original: `exact`, `wider`, `narrower`, `overlapping` or `undecided`.
+        """Relation of the translation to the original: `exact`, `wider`, `narrower`, `overlapping` or `undecided`.
 
-        With `overlapping`, each of the two patterns matches subjects that the other pattern does not match.
+        `overlapping` means that each of the two patterns matches subjects that the other pattern does not match.
         """
         if self.undecided is not None:
             return "undecided"
@@ -60,7 +60,7 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
     Args:
         pattern: pattern to translate.
         dialect: name of the other dialect, one of `oz.DIALECTS`.
-        exchange: whether `.` and `/` are exchanged in subjects. If so, `a/b` of mqtt becomes `a.b` of nats.
+        exchange: whether `.` becomes `/` and `/` becomes `.` in subjects, so that `a/b` of mqtt becomes `a.b` of nats.
 
     Raises:
         PatternError: the dialect has no similar pattern.
@@ -79,7 +79,6 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
 
 
 def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_Subject, _Subject]:
-    """Return a subject that only the original matches, and a subject that only the translation matches."""
     if not exchange:
         return relations.counterexample(written, pattern), relations.counterexample(pattern, written)
     before, after = (
@@ -87,7 +86,7 @@ def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_S
         relations.automaton_of(written),
     )
     misses, also = find_text(find_difference, before, after), find_text(find_difference, after, before)
-    # As in relations.py, the patterns must confirm the results of the automata.
+    # As in relations.py, `matches` of both patterns must confirm the results of the automata.
     for found, matched, missed in ((misses, pattern, written), (also, written, pattern)):
         if found is not None and (
             not relations.matches_subject(
@@ -95,7 +94,9 @@ def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_S
             )
             or relations.matches_subject(missed, _exchange_separators(found) if missed is pattern else found)
         ):
-            raise Undecidable(f"{pattern!r} and {written!r} do not match {found!r} as their automata do")
+            raise Undecidable(
+                f"{pattern!r} and {written!r} match {found!r} in another way than their automata"
+            )
     return _readable(misses), _readable(also)
 
 
@@ -104,7 +105,7 @@ def _readable(found: bytes | None) -> _Subject:
 
 
 def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
-    """Return the translation; raise UnicodeDecodeError if a text dialect would need bytes that are not UTF-8."""
+    """Return the translation. Raise UnicodeDecodeError if it would have bytes that are not UTF-8 in a text dialect."""
     if pattern._compiled.literal is not None:
         return _write_literal(
             _exchange_separators(pattern._compiled.literal) if exchange else pattern._compiled.literal, rules
@@ -134,7 +135,8 @@ def _write_literal(text: bytes, rules: Dialect) -> Pattern:
 def _write_glob(pattern: Pattern, rules: Dialect) -> Pattern:
     assert isinstance(rules, globs.GlobDialect)
     words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
-    if words is None:  # The pattern is a glob, which has the same text in the other dialect, or a prefix.
+    # The pattern is a prefix or a glob. The text of a glob is the same in all dialects of globs.
+    if words is None:
         text = pattern.text if isinstance(pattern.text, bytes) else pattern.text.encode()
         return compile(globs.escape_glob(text) + b"*" if pattern._dialect.is_prefix else text, rules.name)
     may_be_empty = pattern._compiled.tokens is None or rules.question is globs.Glob.MAYBE
@@ -157,7 +159,10 @@ def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
 
 
 def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
-    """Return the tokens of a pattern. Raise PatternError if its dialect has another separator than `separator`."""
+    """Return the tokens of a pattern.
+
+    Raise PatternError if its dialect splits subjects at another text than `separator`.
+    """
     words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
     if words is None:
         return _words_of_glob(pattern, separator.encode())
@@ -172,7 +177,7 @@ def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
 
 
 def _words_of_glob(pattern: Pattern, separator: bytes) -> list[Token]:
-    """Split a glob at its literal separators. A part with a wildcard becomes a wildcard for one token."""
+    """Split a glob at its literal separators. A part with a wildcard becomes a wildcard for one token, or a `Stem`."""
     own = find(pattern.dialect)
     elements: list[globs.Element] = (
         own.elements(pattern.text)

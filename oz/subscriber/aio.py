@@ -26,7 +26,7 @@ Handler = Callable[[BaseMessage], Awaitable[None] | None]
 
 
 class Done(Generic[T]):
-    """Result of a method that has done its work at the call. It may be awaited."""
+    """Awaitable result of a method that has finished when the call returns."""
 
     __slots__ = ("_value",)
 
@@ -34,42 +34,43 @@ class Done(Generic[T]):
         self._value = value
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Return the result without a suspension."""
         return self._value
         yield
 
 
 class Subscription(SubscriptionBase):
-    """One subscription of an asyncio `Subscriber`; see `oz.Subscription`. A subscription may be awaited."""
+    """One subscription of an asyncio `Subscriber`; see `oz.Subscription`.
+
+    `await subscriber.subscribe(...)` works like `subscriber.subscribe(...)`.
+    """
 
     _class_name = "oz.asyncio.Subscription"
     _task: asyncio.Task[None] | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which the call of `subscribe` has already created."""
         return self
         yield
 
     async def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of this subscription. A cancellation loses nothing.
+        """Wait for the next message of this subscription. A cancellation loses no message.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
+            ClosedError: the subscription has ended, the subscriber is closed, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
         received: Message = await self._subscriber._receive(self._queue(), timeout)
         return received
 
     def __aiter__(self) -> AsyncIterator[BaseMessage]:
-        """Receive until the subscription or the subscriber ends."""
+        """Receive messages until the subscription ends or the subscriber is closed."""
         return _iterate(self._subscriber, self._queue())
 
     def unsubscribe(self) -> Awaitable[None]:
-        """End the subscription at once. Waiting messages are dropped; a running handler continues.
+        """End the subscription before the call returns. Waiting messages are dropped; a running handler continues.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -78,15 +79,15 @@ class Subscription(SubscriptionBase):
         return Done(None)
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription and deliver the messages published before; see `oz.Subscription.drain`.
+        """End the subscription, but deliver the messages published before; see `oz.Subscription.drain`.
 
-        A cancellation ends the subscription.
+        If `drain` is cancelled, the subscription ends at once.
 
         Args:
             timeout: maximum time in seconds to wait for publishers and the handler; None waits for ever.
 
         Returns:
-            Whether all messages published before were delivered within `timeout`.
+            Whether all these messages have arrived within `timeout`, and the handler has finished.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -95,7 +96,7 @@ class Subscription(SubscriptionBase):
         return bool(await self._subscriber._run(waits.drain(self._engine, self._inbox, timeout)))
 
     def _start(self) -> None:
-        """Start the task of the handler, if a loop runs."""
+        """Start the task that runs the handler, if an event loop runs in this thread."""
         inbox = self._inbox
         if inbox.handler is None or inbox.is_inline or self._task is not None:
             return
@@ -108,10 +109,11 @@ class Subscription(SubscriptionBase):
 
 
 class Subscriber(SubscriberBase):
-    """Receives messages of publishers by pattern, in an asyncio loop; see `oz.Subscriber`.
+    """Receives messages whose subjects match its patterns, in an asyncio loop; see `oz.Subscriber`.
 
     Each subscription with a handler has a task. The task calls the handler with one message after the other, and
-    awaits the handler's result. Methods that do not wait act at the call, and their results may be awaited.
+    awaits the handler's result. A method that does not wait has finished when the call returns. Its result may be
+    awaited.
     """
 
     _class_name = "oz.asyncio.Subscriber"
@@ -124,7 +126,7 @@ class Subscriber(SubscriberBase):
     # endpoints
 
     def connect(self, endpoint: str | bytes) -> Awaitable[None]:
-        """Connect to a publisher at once.
+        """Connect to a publisher before the call returns. The result may be awaited.
 
         Raises:
             EndpointError: the endpoint cannot be used here.
@@ -136,15 +138,17 @@ class Subscriber(SubscriberBase):
         return Done(None)
 
     def bind(self, endpoint: str | bytes) -> Awaitable[str]:
-        """Bind an endpoint for plain publishers at once; see `oz.Subscriber.bind`.
+        """Bind an endpoint to which plain publishers connect; see `oz.Subscriber.bind`.
+
+        The endpoint is bound when the call returns.
 
         Returns:
-            The endpoint with the real port, when awaited.
+            Awaitable of the bound endpoint, with its port number.
         """
         return Done(self._engine.bind(as_text(endpoint)))
 
     def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:
-        """Disconnect from a publisher at once. Its session ends.
+        """Disconnect from a publisher before the call returns. The session with this publisher ends.
 
         Raises:
             EndpointError: the endpoint is not connected.
@@ -154,7 +158,7 @@ class Subscriber(SubscriberBase):
         return Done(None)
 
     def unbind(self, endpoint: str | bytes) -> Awaitable[None]:
-        """Unbind an endpoint at once.
+        """Unbind an endpoint before the call returns.
 
         Raises:
             EndpointError: the endpoint is not bound.
@@ -179,20 +183,20 @@ class Subscriber(SubscriberBase):
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> Subscription:
-        """Subscribe at once; see `oz.Subscriber.subscribe`. The result may be awaited.
+        """Subscribe before the call returns; see `oz.Subscriber.subscribe`. The result may be awaited.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: function or coroutine function, called in the task of the subscription.
-            dialect: dialect of the patterns; None for the subscriber's dialect.
-            group: name of a queue group.
-            overflow: policy of the publisher when too many messages wait.
-            last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: time of the acknowledgement; see `oz.Subscriber.subscribe`. With "handled", the next `receive` of a
-                task acknowledges the task's last message.
-            max_messages: number of messages after which the subscription ends.
-            delivery: delivery options. With `inline`, the handler is a plain function, and runs where frames are
-                read.
+            pattern: text, bytes, `Pattern`, compiled regex, or a list of these. Bytes are a plain prefix.
+            handler: function or coroutine function, called with each message in the task of the subscription.
+            dialect: dialect of patterns given as text; None uses the dialect of the subscriber.
+            group: name of a queue group. The publisher sends each message to only one member of the group.
+            overflow: reaction of the publisher when too many messages wait; see `oz.Subscriber.subscribe`.
+            last_value: whether the publisher first sends the newest message of each matching subject.
+            ack: "received" or "handled"; see `oz.Subscriber.subscribe`. If a task receives messages without a handler,
+                its next call of `receive` acknowledges the previous message.
+            max_messages: the subscription ends after this number of messages.
+            delivery: delivery options. With `inline`, the handler must be a plain function, and the subscriber calls
+                it directly when it reads a message.
             unknown: misspelled arguments, which raise an error with a suggestion.
 
         Raises:
@@ -210,21 +214,21 @@ class Subscriber(SubscriberBase):
     # waits
 
     async def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of the subscriptions without a handler. A cancellation loses nothing.
+        """Wait for the next message of a subscription without a handler. A cancellation loses no message.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscriber is closed, also during the wait, or drained.
+            ClosedError: the subscriber is closed or drained. Another task may close it during the wait.
             OwnershipError: the subscriber was created before a fork.
         """
         found = self._take(self._shared)
         return found if found is not None else await self._receive(self._shared, timeout)
 
     def _take(self, queue: Queue) -> Message | None:
-        """Return the next message of a queue; None if there is none, or if other work is due before."""
+        """Return the next message of a queue; None if the queue has no message, or if other work is due."""
         engine, items = self._engine, queue.items
         if items and not engine.in_hand:
             now = engine.clock()
@@ -238,7 +242,7 @@ class Subscriber(SubscriberBase):
     async def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
         if self._engine.state == FOREIGN:
-            # The child of a fork has no running loop.
+            # Raise OwnershipError here, because `_run` would fail: the child of a fork has no running loop.
             self._engine.check_open()
         message: Message = await self._run(
             waits.receive(self._engine, queue, timeout, asyncio.current_task())
@@ -250,7 +254,7 @@ class Subscriber(SubscriberBase):
         return await self._waits.run(wanted)
 
     def _start_tasks(self) -> None:
-        """Start the tasks of handlers that were subscribed before the loop ran."""
+        """Start the tasks of subscriptions that were created before the loop ran."""
         if not self._runs_tasks:
             self._runs_tasks = True
             for subscription in self.subscriptions:
@@ -259,14 +263,16 @@ class Subscriber(SubscriberBase):
     _runs_tasks = False
 
     async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
-        """Wait for a message as `receive` does, and return the messages that have arrived with it.
+        """Wait for a message as `receive` does, and return it with all further messages that have arrived.
+
+        A cancellation loses no message.
 
         Args:
             limit: maximum number of messages.
             timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
-            At least one message, and exactly one with `ack="handled"`. A cancellation loses nothing.
+            List of at least one message. With `ack="handled"` the list contains exactly one message.
 
         Raises:
             Timeout, ClosedError, OwnershipError: see `receive`.
@@ -283,15 +289,15 @@ class Subscriber(SubscriberBase):
         return messages
 
     def __aiter__(self) -> AsyncIterator[BaseMessage]:
-        """Receive until the subscriber is closed or drained."""
+        """Receive messages until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 
     async def run(self, *, timeout: float | None = None) -> int:
         """Wait while the tasks of the handlers run.
 
         Args:
-            timeout: seconds without a message after which to return; None waits until the subscriber is
-                closed or drained.
+            timeout: the call returns when no message has arrived for this number of seconds. None waits until the
+                subscriber is closed or drained.
 
         Returns:
             Number of messages that handlers received during the call.
@@ -304,31 +310,31 @@ class Subscriber(SubscriberBase):
         return count
 
     async def wait_ready(self, *, timeout: float | None = 10.0) -> None:
-        """Wait until each endpoint serves the subscriptions; see `oz.Subscriber.wait_ready`.
+        """Wait until all endpoints are ready; see `oz.Subscriber.wait_ready`.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
-                link endpoint and the remedy.
+            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text of the error names the
+                endpoint, its link endpoint and the remedy.
             PermissionDenied, ProtocolError: a publisher refuses a subscription or the key. Each refusal is raised
-                once.
+                only once.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
         await self._run(waits.wait_ready(self._engine, timeout))
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End all subscriptions and deliver the messages published before; see `oz.Subscriber.drain`.
+        """End all subscriptions, but deliver the messages published before; see `oz.Subscriber.drain`.
 
-        A cancellation ends the subscriptions.
+        If `drain` is cancelled, the subscriptions end at once.
 
         Args:
             timeout: maximum time in seconds to wait for publishers and handlers; None waits for ever.
 
         Returns:
-            Whether all messages published before were delivered within `timeout`.
+            Whether all these messages have arrived within `timeout`, and all handlers have finished.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -337,10 +343,12 @@ class Subscriber(SubscriberBase):
         return bool(await self._run(waits.drain(self._engine, None, timeout)))
 
     def close(self) -> Awaitable[None]:
-        """Close the subscriber at once and cancel its handlers. Calls that wait in other tasks raise ClosedError.
+        """Close the subscriber and cancel its handlers. Calls that wait in other tasks raise ClosedError.
+
+        The subscriber is closed when the call returns.
 
         Returns:
-            An awaitable that waits until the tasks of the handlers have ended.
+            Awaitable that waits until the tasks of the handlers have ended.
         """
         self._engine.close()
         running = asyncio._get_running_loop()

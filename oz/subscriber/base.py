@@ -1,4 +1,4 @@
-"""Parts of `Subscriber` and `Subscription` that the classes for threads and for asyncio share."""
+"""Base classes of `Subscriber` and `Subscription` for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Handler = Callable[[Message], Any]
 
 
 class SubscriptionBase:
-    """State that subscriptions for threads and for asyncio share."""
+    """Base class of subscriptions, with everything that does not wait."""
 
     _class_name = "oz.Subscription"
 
     def __init__(self, subscriber: Any, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
-        """Create a subscription; only `Subscriber.subscribe` calls this."""
+        """Create a subscription. Only `Subscriber.subscribe` calls the constructor."""
         self._subscriber = subscriber
         self._engine: Engine = subscriber._engine
         self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
@@ -60,13 +60,13 @@ class SubscriptionBase:
 
     @property
     def pending(self) -> int:
-        """Messages that have arrived and wait for the program."""
+        """Number of messages that have arrived and that the program has not received yet."""
         with self._engine.lock:
             return self._engine.dispatcher.pending(self._inbox)
 
     @property
     def dropped(self) -> int:
-        """Messages that a publisher or the queue of the subscription dropped."""
+        """Number of messages that publishers or the queue of the subscription have dropped."""
         queue = self._inbox.queue
         return self._inbox.dropped + (0 if queue is None else queue.dropped)
 
@@ -89,7 +89,7 @@ class SubscriptionBase:
 
 
 class SubscriberBase:
-    """Constructor and methods that both `Subscriber` classes share, because they do not wait."""
+    """Base class of subscribers, with everything that does not wait."""
 
     _class_name = "oz.Subscriber"
     _runs_handlers = True
@@ -136,12 +136,12 @@ class SubscriberBase:
             raise
 
     def _begin(self) -> None:
-        """Create `_waits`, the object that waits in threads or in an asyncio loop."""
+        """Create `_waits`, the object that runs waits in threads or in an asyncio loop."""
         raise NotImplementedError
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint of the subscriber, with the real port if the endpoint is bound; None without an endpoint."""
+        """First endpoint of the subscriber; None without an endpoint. A bound endpoint includes its port number."""
         return next(iter(self._engine.places), None)
 
     @property
@@ -168,8 +168,8 @@ class SubscriberBase:
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when a message may have arrived.
 
-        When the descriptor is readable, call `receive(timeout=0)` until it raises `Timeout`. Without messages, call
-        `receive(timeout=0)` once a second, so that publishers get acknowledgements.
+        When the descriptor is readable, call `receive(timeout=0)` until it raises `Timeout`. If the descriptor is not
+        readable for a second, also call `receive(timeout=0)`, so that publishers get acknowledgements.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -211,7 +211,7 @@ class SubscriberBase:
 
         def __setattr__(self, name: str, value: Any) -> None:
             if name in suggestions.OPTIONS_OF_SOCKETS:
-                # An option of a pyzmq socket would have no effect.
+                # A socket option of pyzmq would have no effect on a subscriber.
                 raise suggestions.no_attribute(self._class_name, type(self), name)
             super().__setattr__(name, value)
 

@@ -52,7 +52,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     found: list[PatternLike] = list(patterns) if is_list else [patterns]
     compiled = list(
         dict.fromkeys(
-            # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
+            # Bytes are a plain prefix whatever the dialect is, as for a SUB of ZeroMQ.
             compile_asked(item, "zmq" if isinstance(item, bytes) else dialect, default)
             for item in found
         )
@@ -65,7 +65,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
 def stream_options(
     group: Any, overflow: Any, ack: Any, last_value: Any, delivery: Any, filtering: str
 ) -> StreamOptions:
-    """Return the delivery options of a subscription as the publisher needs them.
+    """Check the delivery options of a subscription, and return them in the form that is sent to publishers.
 
     Raises:
         ConfigurationError: an option has a wrong value, or `filtering` is "prefix" and an option needs a link.
@@ -98,7 +98,7 @@ def stream_options(
         group,
         delivery.policy,
         overflow,
-        # With the default value, the publisher's high-water mark is the limit.
+        # 0 means that the publisher's high-water mark is the limit.
         0 if delivery.max_pending == _DEFAULT_PENDING else delivery.max_pending,
         ack == "handled",
         delivery.redeliver,
@@ -111,12 +111,12 @@ def check_subscription(handler: Any, max_messages: Any, *, class_name: str) -> N
 
     Args:
         handler: handler of the subscription, or None.
-        max_messages: number of messages after which the subscription ends, or None.
-        class_name: class name of the subscriber or node. A class of `oz.asyncio` awaits coroutines.
+        max_messages: the subscription ends after this number of messages; None for no limit.
+        class_name: class name of the subscriber or node. Only classes of `oz.asyncio` await coroutines.
 
     Raises:
         ConfigurationError: `max_messages` is not a positive whole number.
-        TypeError: the handler cannot be called, or is a coroutine function that nothing awaits.
+        TypeError: the handler cannot be called, or is a coroutine function although the class does not await.
     """
     if handler is not None and not callable(handler):
         raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
@@ -134,11 +134,11 @@ def _wrong(name: str, value: Any, rule: str) -> ConfigurationError:
 
 
 def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
-    """Compile a pattern of `subscribe`. Warn of a misspelled dialect and of another dialect's wildcard.
+    """Compile a pattern of `subscribe`. Warn about a misspelled dialect, and about a wildcard of another dialect.
 
     Args:
-        pattern: pattern as the program gave it.
-        dialect: dialect of the pattern, if the program gave one.
+        pattern: pattern that the program passed to `subscribe`.
+        dialect: dialect that the program passed to `subscribe`, or None.
         default: default dialect of the socket or node; see `compile_with_default`.
 
     Raises:

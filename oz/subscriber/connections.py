@@ -1,14 +1,14 @@
-"""Connections of a subscriber: endpoints, sent and received frames, moves of `filtering="auto"`, and the clock.
+"""Connections of a subscriber: they open endpoints, read and send frames, and choose between links and plain SUBs.
 
-Methods run under the lock of the engine, unless a docstring says otherwise. `oz.subscriber.engine.Engine` is the only
-subclass. A `Place` holds the state of an endpoint. An endpoint has a link, a plain connection, or both. With
-`filtering="auto"`, `oz.subscriber.fallback` decides which.
+The class `Connections` is the base class of `oz.subscriber.engine.Engine`. Private methods are called under the lock of
+the engine. A `Place` holds the state of one endpoint. An endpoint has a link, a plain connection, or both. With
+`filtering="auto"`, `oz.subscriber.fallback` chooses between link and plain connection.
 
-`connect` sends at once. Frames that a full socket refuses are sent at the next call. `_touched` holds the places
-that may have frames to send.
+`connect` sends frames at once. If the socket is full, the next call sends the frames. `_touched` holds the places that
+may have frames to send.
 
-An exception of a signal handler may interrupt the delivery of a frame. `_undo_frame` undoes the delivery, and the
-`Dialler` returns the same frame again.
+A signal handler may raise an exception during the delivery of a frame. Then `_undo_frame` undoes the delivery, and
+`Dialler.read` returns the same frame again.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ from oz.wire import links
 from oz.wire.links import SID
 
 _POLL_DESCRIPTORS = 4
-"""Number of descriptors that a `Poll` object has open."""
+"""Number of file descriptors that a `Poll` object needs."""
 MAX_READ = 100
-"""Maximum number of frames of links in one read."""
+"""Maximum number of frames that one call reads from links."""
 MAX_ALONE = 8
-"""Maximum number of frames in one read, for a call that waits for one message."""
+"""Maximum number of frames that `read_alone` reads."""
 MAX_MESSAGES = 512
-"""Number of messages from links after which a read ends. With a larger number, each frame takes 15% more time, because
-the frames exceed the processor's cache."""
+"""One call stops reading links after this number of messages. With a larger number, each frame takes 15% more time,
+because the frames do not fit into the processor's cache."""
 MAX_PLAIN = 1_000
-"""Maximum number of messages of one plain connection in one read."""
+"""Maximum number of messages that one call reads from a plain connection."""
 LAST_READS = 20
-"""Maximum number of reads of a plain connection before its close. A fast publisher may never let it be empty."""
+"""Maximum number of reads before a plain connection is closed. A fast publisher might always send more messages."""
 LARGEST_WINDOW = 1_024
 """Maximum number of unacknowledged batches that a publisher may send on a link."""
 TICK_INTERVAL = 0.1
 """Minimum time between two checks of all links, in seconds of a `ListeningClock`."""
 
-_FIRST = links.DIRECT + 1  # Number of the first subscription's stream.
+_FIRST = links.DIRECT + 1  # Stream number of the first subscription.
 
 _log = peer_logger("oz.subscriber")
 
@@ -89,28 +89,27 @@ class Connections(ABC):
     """Sockets and state machines of one subscriber.
 
     Attributes:
-        runtime: source of the clock, random bytes and poll objects; tests replace it.
-        clock: monotonic clock of the runtime, in seconds.
+        runtime: object that provides clocks, random bytes and poll objects; tests replace it.
+        clock: function that returns the monotonic time of the runtime in seconds.
         lock: lock for all uses of the sockets.
-        reading: lock that the reading thread holds.
-        lone: state with which the compiled part reads the next frame with a single message; None after any
-            change. See `find_lone`.
+        reading: lock that a thread holds while it reads the sockets.
+        lone: state that C code needs to read the next lone message; None if C code must not read. See `find_lone`.
         version: number that changes with each event for which a call may wait.
         notify: function that wakes the waiting calls after a change of `version`.
-        dispatcher: dispatcher that puts messages into the queues of the subscriptions.
+        dispatcher: object that delivers messages to the queues of the subscriptions.
         listening: clock that runs only while the program waits for messages.
-        state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
-        places: state of each endpoint, by endpoint.
+        state: OPEN, DRAINED (all subscriptions have ended), CLOSED or FOREIGN (in the child of a fork).
+        places: dict from endpoints to their state.
         poll: poll object with the descriptors of the sockets.
         keys: keys of the subscriber and its publishers; None without security.
-        denials: refusals that were not raised yet, each with the inbox of its subscription. The key is the place
-            and the subscription's number, which is 0 for a refused connection.
-        watches_links: whether the monitor events of all links are read, as nodes need.
+        denials: refusals that no call has raised yet: a dict from the place and the subscription's number to the inbox
+            of the subscription and the error. For a refused connection the number is 0.
+        watches_links: whether to read the monitor events of all links. Nodes need these events.
         subscriptions_class: class of `subscriptions`. A node uses a subclass.
-        on_link: callback for an event of a link, called under the lock with the place; see `_report`. The callback
-            must not raise.
-        on_connection: callback for a monitor event of a place without fallback, called under the lock with the
-            place, the event and the address.
+        on_link: function called under the lock with a place and an event of its link; see `_report`. It must not
+            raise.
+        on_connection: function called under the lock with a monitor event of a link without fallback. Its arguments
+            are the place, the number of the event and the address.
     """
 
     watches_links = False
@@ -127,7 +126,6 @@ class Connections(ABC):
         member: bytes | None = None,
         card: bytes = b"",
     ) -> None:
-        """Create the state without endpoints; see `Engine` for the arguments."""
         self.filtering, self.options = filtering, options
         silence_libpgm()
         self._link_endpoints = link_endpoints
@@ -146,11 +144,11 @@ class Connections(ABC):
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
         self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
-        # A link must accept frames of 1 MiB, because a batch of small messages may have this size.
+        # A link must accept frames of 1 MiB, because a batch of small messages may be this large.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
         self.listening = ListeningClock()
-        # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
+        # Weak references, because `leave` is not called if a signal handler raises at the end of a wait.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
         descriptors.need(descriptors.CONTEXT + _POLL_DESCRIPTORS, "a subscriber")
         self.poll = runtime.create_poll()
@@ -181,14 +179,14 @@ class Connections(ABC):
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
-        """Record that the program has handled a message."""
+        """Acknowledge a message that the program has handled."""
 
     def name_of(self, endpoint: str) -> str:
-        """Return the name of the publisher at an endpoint for errors and logs. A node returns the name of the peer."""
+        """Return the name that errors and logs show for the publisher at an endpoint. Nodes return the peer's name."""
         return endpoint
 
     def refusal_text(self, place: Place, text: str | bytes, refusal: links.Refusal) -> str:
-        """Return a text with the fact and the reason that a publisher refuses a subscription.
+        """Return a text for errors and logs, which says which publisher refuses which pattern, and the reason.
 
         Args:
             place: place of the publisher.
@@ -221,10 +219,10 @@ class Connections(ABC):
         self.notify()
 
     def enter(self, wait: object) -> None:
-        """Record that a call begins to wait, and that frames are read from now on.
+        """Record that a call begins to wait, so that the listening clock may run.
 
         Args:
-            wait: object that stands for the waiting call; the caller passes it to `leave` later.
+            wait: object that identifies the waiting call. The caller passes the same object to `leave` later.
         """
         with self.lock:
             self._inside.add(wait)
@@ -239,7 +237,7 @@ class Connections(ABC):
 
     @property
     def card(self) -> bytes:
-        """Description of the node that later HELLO frames carry; empty without a node."""
+        """Encoded description of the node, sent in later HELLO frames; empty without a node."""
         return self._card
 
     @card.setter
@@ -272,7 +270,7 @@ class Connections(ABC):
             self._flush()
 
     def dial(self, endpoint: str) -> None:
-        """Connect a link to exactly this endpoint, without a plain connection. `disconnect` ends the connection.
+        """Connect a link to a link endpoint, without a plain connection. `disconnect` ends the connection.
 
         Raises:
             EndpointError: the endpoint cannot be used.
@@ -294,7 +292,7 @@ class Connections(ABC):
             self._flush()
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Find a publisher's key. The search waits for handshakes and therefore does not hold the lock."""
+        """Find a publisher's key. The search does not hold the lock, because it waits for handshakes."""
         if self.keys is None:
             return
         with self.lock:
@@ -331,7 +329,6 @@ class Connections(ABC):
             return None
 
     def _join(self, endpoint: str) -> None:
-        """Join the group of a multicast endpoint."""
         if self.filtering == "publisher":
             rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
             raise ConfigurationError("filtering", "publisher", "argument", rule)
@@ -366,7 +363,7 @@ class Connections(ABC):
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
         if place.fallback is not None or self.keys is not None or self.watches_links:
-            # Before the dial, because a connection to a process of this host opens at once.
+            # Start the monitor before the dial, because a connection to a process on this host opens at once.
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(
@@ -387,7 +384,6 @@ class Connections(ABC):
             raise
 
     def _watch(self, place: Place) -> None:
-        """Start to read the monitor events of the connection of a link."""
         dialler = self._dialler
         assert dialler is not None
         assert place.link_endpoint is not None
@@ -414,7 +410,7 @@ class Connections(ABC):
         assert self._dialler is not None
         assert place.link_endpoint is not None
         if self.keys is not None:
-            # libzmq has freed each refused connection, so its end is processed before the disconnect.
+            # Process the events before the disconnect, because libzmq has already freed each refused connection.
             self._read_link_events(self.clock())
         if place.handle:
             self._by_handle.pop(place.handle, None)
@@ -443,7 +439,6 @@ class Connections(ABC):
         self._changed()
 
     def _reconnect(self, endpoint: str) -> None:
-        """Connect to an endpoint again, with the publisher's current key."""
         place = self.places.get(endpoint)
         if place is None:
             return
@@ -471,7 +466,6 @@ class Connections(ABC):
         self.keys.on_handshake(place.endpoint, outcome, kind, now)
 
     def _allowed(self, place: Place, link: Link, effect: machine.Messages) -> Iterable[machine.Messages]:
-        """Return the messages that the publisher's key may publish. Denied messages count as handled."""
         if self.keys is None:
             return (effect,)
         kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
@@ -485,7 +479,6 @@ class Connections(ABC):
     def _drop_denied(
         self, place: Place, link: Link, effect: machine.Messages, sequences: Iterable[int]
     ) -> None:
-        """Count messages as handled that the publisher's key may not publish."""
         for sequence in sequences:
             link.handled(link.epoch, effect.stream, sequence)
 
@@ -508,7 +501,7 @@ class Connections(ABC):
         self.poll.ring()
 
     def _close_plain(self, place: Place) -> None:
-        # Each object is closed before it is forgotten, because a signal handler may raise in `close`.
+        # Close each object before its reference is removed, because a signal handler may raise in `close`.
         if place.plain is not None:
             self.poll.remove(place.plain.fds)
             place.plain.close()
@@ -521,7 +514,7 @@ class Connections(ABC):
         self._multicasts.pop(place, None)
 
     def bind(self, endpoint: str) -> str:
-        """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
+        """Bind a plain SUB; return the bound endpoint. See `Subscriber.bind`."""
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
@@ -549,7 +542,7 @@ class Connections(ABC):
         Args:
             endpoint: endpoint that was connected or bound.
             is_bound: whether the endpoint was bound.
-            is_lost: whether the publisher has ended. A loss is then reported if the link may have lost messages.
+            is_lost: whether the publisher has ended unexpectedly. Then report a gap if messages may be lost.
         """
         with self.lock:
             self.check_open()
@@ -559,7 +552,7 @@ class Connections(ABC):
                 known = ", ".join(item for item, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
-                # As in `_hang_up`. The events are read before their place is removed.
+                # As in `_hang_up`. Read the events before their place is removed.
                 self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
@@ -581,7 +574,6 @@ class Connections(ABC):
             self._changed()
 
     def _keep_counters(self, link: Link) -> None:
-        """Add the counters of an ending link to the subscriber's counters."""
         stats = self.dispatcher.stats
         stats.received += link.unwanted
         stats.unwanted += link.unwanted
@@ -603,7 +595,6 @@ class Connections(ABC):
     # reading
 
     def _read_links(self, now: float) -> bool:
-        """Read frames of links; return whether more frames may be waiting."""
         dialler, by_handle, clock = self._dialler, self._by_handle, self.listening
         if dialler is None:
             clock.empty(now)
@@ -630,11 +621,11 @@ class Connections(ABC):
 
     @property
     def link_descriptor(self) -> int:
-        """Descriptor of the socket that all links share; -1 without a socket."""
+        """Descriptor of the socket that all links use; -1 without a socket."""
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
-        """Return whether only batches of one link may arrive now; see `read_alone`."""
+        """Return whether `read_alone` may be used, because no frames can arrive except batches of a single link."""
         if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
             return False
         dialler = self._dialler
@@ -644,10 +635,11 @@ class Connections(ABC):
         return link.state == LIVE and not self.dispatcher.is_full
 
     def find_lone(self) -> Lone | None:
-        """Return the state with which the compiled part reads frames with one message from the only link and stream.
+        """Return the state that C code needs to read lone messages from the only link and its only stream.
 
-        Return None if the delivery of such a message needs more than a lookup of its subscriptions. The caller holds
-        the lock, and `may_wait_alone` is true. All code that changes a part of the result sets `lone` to None.
+        Return None if C code cannot deliver such messages, for example because they must be decoded. The caller holds
+        the lock, and `may_wait_alone` has returned True. Code that invalidates the returned state must set `lone` to
+        None.
         """
         ((link, place),) = self._place_of.items()
         dialler, fallback = self._dialler, place.fallback
@@ -671,10 +663,10 @@ class Connections(ABC):
         )  # fmt: skip
 
     def read_alone(self) -> Message | None:
-        """Read frames until a frame has messages; return its first message, if the message is for the shared queue.
+        """Read frames until messages arrive; return the first message of the shared queue, or None.
 
-        The caller holds `lock` and `reading`, and calls `Engine.after_alone` later. The next `attend` processes the
-        other effects of the frames.
+        The caller holds `lock` and `reading`, and calls `Engine.after_alone` later. The next `attend` does the
+        remaining work, for example sends waiting frames.
         """
         dialler = self._dialler
         if dialler is None or self.state != OPEN or self._current is not None:
@@ -703,7 +695,7 @@ class Connections(ABC):
             self.version += 1
             if stats.received != before:
                 break
-        # Handlers of earlier messages run first.
+        # If messages wait for handlers, return None, because the handlers must run first.
         if items and not self.dispatcher.work and items[0].__class__ is Message:
             found: Any = items.popleft()
             return found  # type: ignore[no-any-return]
@@ -767,14 +759,14 @@ class Connections(ABC):
                 self._on_answer(place, effect)
 
     def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
-        """Return whether the messages of a link are delivered; otherwise the plain connection delivers them."""
+        """Return whether to deliver messages that arrived on a link. If not, the plain connection delivers them."""
         fallback = place.fallback
         assert fallback is not None
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
             return True
         if effect.flat[2] is not None and SID in effect.flat[2]:
-            # Last values come over links only.
+            # A plain connection never delivers last values.
             return True
         if fallback.state == PREFIX and not fallback.has_delivered:
             self._move(place, is_answered=False)
@@ -784,7 +776,7 @@ class Connections(ABC):
         return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
 
     def _move(self, place: Place, *, is_answered: bool) -> None:
-        """Switch from the plain connection to the link after a message or an ANSWER of the link; see `Fallback`."""
+        """Move from the plain connection to the link, because the publisher answers on the link; see `Fallback`."""
         fallback, plain = place.fallback, place.plain
         assert fallback is not None
         if plain is not None and plain.serves:
@@ -797,7 +789,6 @@ class Connections(ABC):
         self._follow(place)
 
     def _read_last(self, place: Place, plain: PlainSocket) -> None:
-        """Read the waiting messages of a plain connection before it closes."""
         for _ in range(LAST_READS):
             self._deliver_plain(place, plain)
             if plain.is_empty:
@@ -815,7 +806,7 @@ class Connections(ABC):
                 place.endpoint
             )
             if other.link.state == LIVE and other.link.origin == link.origin and is_same_key:
-                # A node expects this: it dials several endpoints of a peer.
+                # For nodes this is no reason for a warning, because they dial several endpoints of a peer.
                 _log.log(
                     DEBUG if self._card else WARNING,
                     "%s and %s reach the same publisher; the first link is used. Connect to one of them",
@@ -834,7 +825,7 @@ class Connections(ABC):
         if fallback is not None:
             if place.begin is not None and place.begin[0] != link.epoch:
                 place.begin = None
-            # Without subscriptions, the publisher sends no ANSWER.
+            # Do not wait for an ANSWER, because the publisher sends none if there are no subscriptions.
             if fallback.state == ASKING or (fallback.state == PREFIX and link.is_answered):
                 self._move(place, is_answered=True)
         self._changed()
@@ -866,15 +857,15 @@ class Connections(ABC):
         self._changed()
 
     def _report(self, place: Place, link: Link) -> None:
-        """Call `on_link` after a change of the link's state or epoch.
+        """Call `on_link`, because the state or the epoch of a link has changed.
 
         ======== ===================================================================================
         event    meaning
         ======== ===================================================================================
-        live     the publisher has welcomed the link; `Link.card` is new
-        answered the publisher has applied the current subscriptions, now or before the link resumed
-        silent   the link is not LIVE any more, but the publisher has sent no BYE frame
-        ended    the publisher has sent a BYE frame; `Link.ending` has the reason
+        live     the publisher has sent WELCOME; `Link.card` may be new
+        answered the publisher has applied the current subscriptions
+        silent   the link is no longer LIVE, and the publisher has sent no BYE
+        ended    the publisher has sent BYE; `Link.ending` has the reason
         ======== ===================================================================================
         """
         before, place.reported, place.reported_epoch = place.reported, link.state, link.epoch
@@ -893,13 +884,13 @@ class Connections(ABC):
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open the plain connection, subscribe it to the prefixes, or close it, as the fallback has decided."""
+        """Open the plain connection, let it serve, or close it, according to the state of the fallback."""
         fallback = place.fallback
         assert fallback is not None
         if fallback.has_plain and place.plain is None:
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
-                # Over inproc, no handshake shows that a publisher has bound the endpoint.
+                # An inproc connection has no handshake. Do not wait for it.
                 fallback.handshake_done(-inf)
                 fallback.tick(self.clock())
         if place.plain is not None and fallback.state == PREFIX:
@@ -910,7 +901,7 @@ class Connections(ABC):
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links if no endpoint waits for a link, because an unread monitor grows."""
+        """Close the monitor of the links if no endpoint needs it, because unread events would fill the memory."""
         for place in [*self._undecided]:
             if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
@@ -922,7 +913,6 @@ class Connections(ABC):
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
-        """Read messages of plain connections; return whether more messages may be waiting."""
         has_more = False
         for place in self._plains:
             plain = place.plain
@@ -934,12 +924,11 @@ class Connections(ABC):
                 has_more = True
             elif not place.drained:
                 place.drained = True
-                # A wait of `drain` checks again.
+                # Wake `drain`, which waits for this.
                 self._changed()
         return has_more
 
     def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
-        """Read and deliver messages of a plain connection; return whether any message was read."""
         messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
         if not messages:
             return False
@@ -951,7 +940,6 @@ class Connections(ABC):
         return True
 
     def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
-        """Read messages of a plain connection; return the messages that the publisher's key may publish."""
         assert self.keys is not None
         if not place.is_bound:
             return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
@@ -959,7 +947,6 @@ class Connections(ABC):
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
 
     def _read_multicast(self, now: float) -> bool:
-        """Read multicast frames; return whether more frames may be waiting."""
         has_more = False
         for place in self._multicasts:
             source = place.multicast
@@ -984,12 +971,12 @@ class Connections(ABC):
             if fallback is None:
                 pass
             elif plain.is_reached:
-                # Events of earlier connections of the link are ignored.
+                # Read the events of earlier connections of the link first. They must not count for the new connection.
                 self._read_link_events(now)
                 fallback.handshake_done(now)
                 self._ask_again(place)
             elif place.link is not None and place.link.state != LIVE and fallback.connection_ended():
-                # A new SUB has no subscriptions: the link is tried before the SUB delivers messages.
+                # Replace the SUB by a SUB without subscriptions, because the link must be tried again first.
                 self._read_last(place, plain)
                 self._close_plain(place)
                 self._open_plain(place)
@@ -997,7 +984,7 @@ class Connections(ABC):
         self._read_link_events(now)
 
     def _ask_again(self, place: Place) -> None:
-        """Connect the link of an endpoint again at once, because the plain connection has reached a publisher."""
+        """Replace the connection of a link at once, because the plain connection has reached a publisher."""
         if place.link is None or place.link.state == LIVE or place.is_given_up:
             return
         self._undecided[place] = None
@@ -1024,7 +1011,7 @@ class Connections(ABC):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
-        """Return the place of a monitor event. The event may name an address in place of a host."""
+        """Return the place of a monitor event, or None. The event may contain an IP address instead of a host name."""
         found = [place for place in self.places.values() if place.link_endpoint == where]
         if not found:
             port = where.rpartition(":")[2]
@@ -1036,7 +1023,6 @@ class Connections(ABC):
         return found[0] if len(found) == 1 else None
 
     def _tick(self, now: float) -> None:
-        """Run the timed steps of links and fallbacks that are due. The caller has read the sockets."""
         listened = self.listening.time(now)
         if listened >= self._tick_at:
             deadline = inf
@@ -1045,11 +1031,11 @@ class Connections(ABC):
                 if link is None:
                     continue
                 if place.is_given_up:
-                    # `SubscriberKeys.tend` connects again.
+                    # `SubscriberKeys.tend` decides when to connect again.
                     continue
                 before = link.state
                 if before == NEW:
-                    # An exception has interrupted `_replace`.
+                    # A signal handler has raised in `_replace`.
                     self._replace(place)
                 effects = link.tick(listened)
                 if effects:
@@ -1067,9 +1053,9 @@ class Connections(ABC):
                 self._follow(place)
 
     def _undo_frame(self) -> None:
-        """Undo a delivery that an exception interrupted, so that the frame is read again.
+        """Undo a delivery that an exception has interrupted, so that the frame is read again.
 
-        If another exception interrupts this call, the next `attend` repeats it.
+        If this call is interrupted too, the next `attend` repeats the call.
         """
         self._tick_at = 0.0
         link = self._current
@@ -1084,7 +1070,7 @@ class Connections(ABC):
     # sending
 
     def _flush(self, now: float | None = None) -> bool:
-        """Send waiting frames; return whether the socket has a message to read."""
+        """Send waiting frames; return whether a message can be read afterwards."""
         self.lone = None
         dialler = self._dialler
         if dialler is None:
@@ -1097,11 +1083,11 @@ class Connections(ABC):
             result = self._send_all(place, now)
             has_sent |= result is not None
             if result is not False:
-                # After the send, because an exception of a signal handler may interrupt the send.
+                # Remove the place after the send, because a signal handler may raise during the send.
                 touched.pop(place, None)
             if place.link is not None and place.link.ack_at == inf:
                 self._unacked.pop(place, None)
-        # A send may have consumed the signal of the descriptor.
+        # A send may have consumed the signal of the descriptor: check the socket itself.
         if has_sent and dialler.is_readable():
             self.poll.ring()
             return True
@@ -1124,10 +1110,10 @@ class Connections(ABC):
     # time
 
     def wait_seconds(self, until: float | None) -> float | None:
-        """Return the maximum number of seconds for the next poll; None polls for ever.
+        """Return the maximum duration of the next poll in seconds; None without a limit.
 
         Args:
-            until: time on `clock` at which the caller must continue, or None.
+            until: time of `clock` at which the caller must continue, or None.
         """
         now = self.clock()
         deadline = inf if until is None else until
@@ -1143,7 +1129,7 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
-            # While a queue is full, the sockets are not read, so the deadlines of multicast do not count.
+            # While a queue is full, multicast endpoints are not read, so that their deadlines do not matter.
             for place in () if self.dispatcher.is_full else self._multicasts:
                 if place.multicast is not None:
                     deadline = min(deadline, place.multicast.next_deadline())

@@ -1,18 +1,20 @@
-"""Engine of a subscriber: subscriptions, reads of the sockets, handlers, and the close.
+"""Engine of a subscriber: it manages subscriptions, reads the sockets, calls handlers, and closes the subscriber.
 
 Theory of operation
 -------------------
-The engine has no thread. A program that waits, for example in `receive`, reads the sockets: `attend` reads a bounded
-number of frames, runs the timed steps that are due, and sends frames. `oz.subscriber.connections` has these parts. Each
-use of a socket holds `lock`. Only one thread reads at a time. This thread holds `reading` from its poll to the end of
-its callbacks, so that inline handlers and `on_gap` are called in order. Other threads wait until
-`version` changes, which counts the events for which a call may wait.
+The engine has no thread. The sockets are read by the program's own calls that wait, for example `receive`. These calls
+run `attend`, which reads a bounded number of frames, runs due steps, and sends frames. The module
+`oz.subscriber.connections` implements these parts.
 
-`connect` and `subscribe` send at once, so that publishers have the subscriptions while the program does other work.
-Frames that a full socket refuses are sent at the next call.
+Each use of a socket holds `lock`. Only one thread reads at a time. This thread holds `reading` from its poll to the end
+of its callbacks, so that inline handlers and `on_gap` are called in order. The counter `version` changes with each
+event for which a call may wait. Other waiting threads sleep until `version` changes.
 
-Functions that wait are generators of steps (`oz.subscriber.waits`). A step checks the queues and the state. Between two
-steps, `oz.subscriber.threads` or `oz.subscriber.tasks` calls `attend`.
+`connect` and `subscribe` send frames at once, so that publishers get the subscriptions while the program does other
+work. If a socket is full, the next call sends the frames.
+
+The methods that wait are generators (`oz.subscriber.waits`), which check the queues and the state, and yield when they
+must wait. Then `oz.subscriber.threads` or `oz.subscriber.tasks` calls `attend`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, SubscriberStats
+from oz.subscriber.queue import REMOVED, Inbox, Queue, SubscriberStats
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
@@ -49,14 +51,14 @@ from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
-"""Seconds after the last read at which a call reads the sockets although its queue has a message."""
+"""Seconds after which a call reads the sockets again, even if its queue has a message."""
 ALONE_INTERVAL = 0.1
-"""Seconds in place of `ATTEND_INTERVAL` while the compiled part reads the frames of the only link.
+"""Seconds instead of `ATTEND_INTERVAL` while C code reads the frames of the only link.
 
-With 50 subscribers on two cores, an interval of 20 ms cost 1.6 times the processor time.
+With 50 subscribers on two cores, `ATTEND_INTERVAL` needed 1.6 times the processor time.
 """
 CHUNK = 16
-"""Maximum number of messages that a call delivers before it reads the clock again."""
+"""Number of messages that a call delivers before it reads the clock again."""
 
 NO_ENDPOINT = "the subscriber has no endpoint: call connect(endpoint)"
 """Text of a `Timeout` if the subscriber has no endpoint."""
@@ -68,20 +70,20 @@ _log = peer_logger("oz.subscriber")
 
 
 class Engine(Connections):
-    """Subscriber without the methods that wait. The classes for threads and for asyncio share the engine.
+    """Everything in a subscriber that does not wait. Subscribers for threads and for asyncio use this class.
 
     Attributes:
-        attend_at: time on `clock` from which a call reads the sockets although its queue has a message.
-        runs_handlers: whether calls that wait run the handlers, as in threads.
+        attend_at: time of `clock` at which a call must read the sockets, even if its queue has a message.
+        runs_handlers: whether calls that wait run the handlers. True for threads; in asyncio, tasks run the handlers.
         handlers_running: number of handler calls that have not returned.
         handled: number of handler calls.
-        in_hand: message with `ack="handled"` that a thread or task has received and not acknowledged, for each thread
-            or task.
-        held_messages: plain dict inside `in_hand`, whose emptiness is checked in less time.
-        gap_listeners: functions that are called with each gap: `on_gap`, and the recorder of a journal.
+        in_hand: dict from threads or tasks to the message that each of them has received with `ack="handled"` and not
+            acknowledged yet.
+        held_messages: the plain dict inside `in_hand`, because its length is read faster.
+        gap_listeners: functions called with each gap: `on_gap`, and the recorder of a journal.
     """
 
-    # The attributes are slots, because C reads them.
+    # C code reads these slots.
     __slots__ = ("attend_at", "lone", "version")
 
     def __init__(
@@ -101,13 +103,14 @@ class Engine(Connections):
         """Create the engine without endpoints.
 
         Args:
-            context: context of the sockets; None for the shared context of the process.
+            context: context of the sockets; None uses the shared context of the process.
             filtering: one of "auto", "publisher" and "prefix".
             decode: function of the codec that decodes a payload, or None.
-            link_endpoints: link endpoint of the only endpoint, or a dict of link endpoints by endpoint.
-            on_gap: function that is called with each gap, or None.
+            link_endpoints: link endpoint, if the subscriber has one endpoint; or a dict from endpoints to link
+                endpoints.
+            on_gap: function called with each gap, or None.
             options: options of the subscriber.
-            runs_handlers: whether calls that wait run the handlers, as in threads.
+            runs_handlers: whether calls that wait run the handlers.
             credentials: keys of the subscriber, or None.
             member: id of the subscriber, 16 bytes; None for a random id.
             card: encoded description of a node; empty for other subscribers.
@@ -125,10 +128,10 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
-        # The length of a weak dictionary is computed in Python, which takes longer.
+        # The length of a WeakKeyDictionary is computed in Python, which takes longer.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
-        # Numbers of denied messages and of received messages when the last text named a denial.
+        # Counters of denied and received messages at the last text that mentioned a denial; see `_why_keys`.
         self._named_denials = 0, 0
         self.handlers_running = self.handled = 0
         _engines.add(self)
@@ -185,7 +188,7 @@ class Engine(Connections):
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription and send it at once."""
+        """Add a subscription and declare it to the publishers at once."""
         with self._closing_with_context(), self.lock:
             self.check_open()
             if self.state == DRAINED or self._is_draining:
@@ -224,7 +227,7 @@ class Engine(Connections):
         """Add and remove patterns of a subscription in one declaration; return the new entries.
 
         Args:
-            inbox: inbox of the subscription. Plain publishers must not serve the subscription.
+            inbox: inbox of the subscription, which must not use plain connections.
             stream: delivery options of the subscription.
             added: patterns to add.
             removed: entries of the patterns to remove.
@@ -277,12 +280,12 @@ class Engine(Connections):
     # reading
 
     def attend(self, *, may_read: bool = True) -> bool:
-        """Read a bounded number of frames, run the timed steps that are due, and send frames.
+        """Read a bounded number of frames, run due steps, and send frames. Then call inline handlers and `on_gap`.
 
-        Then call inline handlers and `on_gap`. The caller holds `reading`.
+        The caller holds `reading`.
 
         Args:
-            may_read: whether to read messages. A caller whose queue has many messages reads none.
+            may_read: whether to read messages. False if the caller's queue already has many messages.
 
         Returns:
             Whether more frames may be waiting.
@@ -296,7 +299,7 @@ class Engine(Connections):
                 has_more = self._attend(may_read)
             except BaseException as error:
                 if self.has_ended(error):
-                    # The end of the context closes the subscriber, and calls that wait raise ClosedError.
+                    # The program has terminated the context. After `close`, calls that wait raise ClosedError.
                     self.close()
                     return False
                 self._undo_frame()
@@ -325,7 +328,7 @@ class Engine(Connections):
             has_more |= self._read_plain(now)
             has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
-            # Silence is not measured, because unread frames wait in the sockets.
+            # Do not measure the silence of publishers, because unread frames may wait in the sockets.
             self.listening.leave(now)
             if self._inside:
                 self.listening.enter()
@@ -335,7 +338,7 @@ class Engine(Connections):
         if self.keys is not None:
             self.keys.tend(now)
         if is_empty or self.listening.is_running:
-            # The links are checked also while a publisher floods the socket, because other links need it.
+            # Check the links even if one publisher sends without a pause, because the other links need their timers.
             self._tick(now)
         for place in [*self._unacked]:
             if place.link is not None:
@@ -344,7 +347,7 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     def follow_alone(self) -> None:
-        """Make the compiled part read the next frames, if only batches of one link can arrive."""
+        """Set `lone`, so that C code reads the next frames, if only batches of one link can arrive."""
         if self.may_wait_alone():
             self.lone = self.find_lone()
             if self.lone is not None:
@@ -353,7 +356,7 @@ class Engine(Connections):
     # callbacks
 
     def after_alone(self) -> None:
-        """Finish the work of `read_alone`: end subscriptions and call callbacks. The caller does not hold the lock."""
+        """Finish the work of `read_alone`: end subscriptions and call callbacks. The caller must not hold the lock."""
         dispatcher = self.dispatcher
         if dispatcher.finished:
             with suppress(ClosedError), self._closing_with_context(), self.lock:
@@ -362,7 +365,7 @@ class Engine(Connections):
             self._call_back()
 
     def _call_back(self) -> None:
-        """Call the due inline handlers and `on_gap`. The caller does not hold the lock."""
+        """Call inline handlers and `on_gap` for waiting messages and gaps. The caller must not hold the lock."""
         dispatcher = self.dispatcher
         while dispatcher.reports:
             self.report(dispatcher.reports.popleft())
@@ -371,7 +374,9 @@ class Engine(Connections):
             self.call(inbox, message)
 
     def report(self, gap: Gap) -> None:
-        """Call the gap listeners with a gap. Exceptions of a listener are logged."""
+        """Call the gap listeners with a gap. If a listener raises, the exception is logged."""
+        if gap is REMOVED:
+            return
         if gap.reason == "malformed":
             _log.warning("%s messages do not decode: both sides need the same codec=", gap.count)
         for listener in self.gap_listeners:
@@ -381,7 +386,7 @@ class Engine(Connections):
                 _log.exception("on_gap raised for %r", gap)
 
     def call(self, inbox: Inbox, message: Message) -> None:
-        """Call a handler, and then acknowledge a `HandledMessage`. Exceptions of the handler are logged and counted."""
+        """Call a handler, and acknowledge a `HandledMessage`. If the handler raises, log and count the exception."""
         assert inbox.handler is not None
         self.handlers_running += 1
         self.handled += 1
@@ -398,7 +403,7 @@ class Engine(Connections):
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Count a handler call that lasts as long as the block. `drain` and `run` read the count."""
+        """Count a `with` block as a running handler call, so that `drain` and `run` wait for it."""
         self.handlers_running += 1
         self.handled += 1
         try:
@@ -418,7 +423,7 @@ class Engine(Connections):
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
     def run_handlers(self) -> bool:
-        """Run handlers with up to `CHUNK` messages; return whether any message or gap was waiting."""
+        """Call handlers with at most `CHUNK` messages; return whether a message or gap was waiting."""
         work = self.dispatcher.work
         if not work:
             return False
@@ -442,7 +447,7 @@ class Engine(Connections):
                 inbox = queue.inbox
                 assert inbox is not None
                 if item.__class__ is Message:
-                    # The same as `call`, but inline, because a call for each message takes time.
+                    # The code of `call` is repeated here, because one more function call for each message takes time.
                     assert inbox.handler is not None
                     called += 1
                     try:
@@ -457,19 +462,18 @@ class Engine(Connections):
         finally:
             self._handlers_ran(called)
         if gap is not None:
-            # After `_handlers_ran`, because `on_gap` may call `drain`, which waits for running handlers.
+            # Report after `_handlers_ran`, because `on_gap` may call `drain`, which waits for running handlers.
             self.report(gap)
         return has_run
 
     def _handlers_ran(self, called: int) -> None:
-        """Count `called` handler calls that have returned."""
         self.handlers_running -= 1
         self.handled += called
         if self._drains:
             self._handler_ended()
 
     def _call_handlers(self) -> bool:
-        """Run handlers in the compiled part; return False if the next item is not a plain message."""
+        """Run handlers in C code; return False if the next item is not a plain message."""
         assert _call_handlers is not None
         counts = [0]
         self.handlers_running += 1
@@ -495,10 +499,10 @@ class Engine(Connections):
                     self._flush(now)
 
     def release(self, owner: Any) -> None:
-        """Acknowledge the last message of a thread or task, because the thread or task receives another message.
+        """Acknowledge the previous message of a thread or task, because it calls `receive` again.
 
-        The messages of ended tasks are acknowledged too, because `asyncio.wait_for` and similar functions receive in a
-        separate task.
+        The messages of ended tasks are acknowledged too, because `asyncio.wait_for` and similar functions call
+        `receive` in a separate task.
         """
         owners = [owner]
         if not self.runs_handlers:
@@ -511,19 +515,19 @@ class Engine(Connections):
     # parts of the calls that wait
 
     def is_exhausted(self, inbox: Inbox | None) -> bool:
-        """Return whether no more message can arrive for a subscription, or for the subscriber if `inbox` is None."""
+        """Return whether no more messages can arrive for a subscription. None means the whole subscriber."""
         if self.state in (CLOSED, DRAINED):
             return True
         return inbox is not None and not inbox.is_active
 
     def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
-        """Return a text with the causes of a timeout that the program can remedy; empty without such a cause.
+        """Return a text with possible causes of a timeout that the program can remedy; empty if none is known.
 
-        With `timeout=0` only one cause is checked, because such a call must be cheap.
+        With `timeout=0` only one cause is checked, because this call must be fast.
 
         Args:
             timeout: timeout of the call in seconds; None waits for ever.
-            inbox: inbox of the receiving subscription; None for the subscriber.
+            inbox: inbox of the receiving subscription; None for the whole subscriber.
         """
         if not self.dispatcher.inboxes:
             return "; the subscriber has no subscription: call subscribe(pattern)"
@@ -546,7 +550,7 @@ class Engine(Connections):
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def _why_no_match(self, inbox: Inbox | None) -> list[str]:
-        """Return texts for a timeout in which the publishers are connected, but no message matched."""
+        """Return texts for a timeout during which publishers were connected, but no message matched."""
         connected = [place.endpoint for place in self.places.values() if not place.is_bound]
         if not connected:
             return []
@@ -573,7 +577,7 @@ class Engine(Connections):
         if denial is not None and (
             keys.denied != self._named_denials[0] or received == self._named_denials[1]
         ):
-            # The cause is named until a message arrives, so that a repeated call names it too.
+            # Mention the denial again until a message arrives, so that a repeated call also returns this cause.
             self._named_denials = keys.denied, received
             yield f"a message was denied: {denial}"
         plain = [
@@ -588,7 +592,7 @@ class Engine(Connections):
             )
 
     def missing(self) -> list[str]:
-        """Return the reason for each endpoint that is not ready.
+        """Return a text for each endpoint that is not ready, with the reason.
 
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses a subscription or a connection.
@@ -611,13 +615,13 @@ class Engine(Connections):
             return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
-        """Raise the next refusal that was not raised yet. Refusals of subscriptions with handlers are only logged.
+        """Raise the next refusal that no call has raised yet. Refusals of subscriptions with handlers are only logged.
 
         Args:
-            inbox: inbox of the receiving subscription; None for the subscriber.
+            inbox: inbox of the receiving subscription; None for the whole subscriber.
 
         Raises:
-            PermissionDenied: a refusal was not raised yet.
+            PermissionDenied: no call has raised this refusal yet.
         """
         if inbox is not None and inbox.handler is not None:
             return
@@ -630,8 +634,8 @@ class Engine(Connections):
     def raise_refusals(self) -> None:
         """Raise an error if a publisher refuses a subscription or a connection. The caller holds the lock.
 
-        A refusal is raised once, so that a later wait can end. If several publishers refuse the same subscription, one
-        error is raised for all.
+        A refusal is raised only once, so that a later wait can succeed. If several publishers refuse the same
+        subscription, only one error is raised.
 
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses a subscription or a connection.
@@ -653,13 +657,13 @@ class Engine(Connections):
                 raise ProtocolError(self.refusal_text(place, entry.pattern.text, refusal))
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
-        """Remove one subscription or all subscriptions at the publishers.
+        """Declare to the publishers that one subscription or all subscriptions have ended.
 
         Args:
             inbox: inbox of the subscription; None for all subscriptions.
 
         Returns:
-            The inboxes of the removed subscriptions, and the revision of the declaration that removes them.
+            The inboxes of these subscriptions, and the revision of the declaration.
 
         Raises:
             ClosedError, OwnershipError: the subscriber cannot be used; see `check_open`.
@@ -682,7 +686,7 @@ class Engine(Connections):
             return inboxes, self.subscriptions.revision
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
-        """Return whether all messages that were published before `begin_drain` are delivered.
+        """Return whether all messages published before `begin_drain` have arrived, and all handlers have finished.
 
         Args:
             inboxes: inboxes that `begin_drain` has returned.
@@ -700,7 +704,7 @@ class Engine(Connections):
             )
 
     def end_drain(self, inboxes: list[Inbox], *, is_last: bool) -> None:
-        """End the subscriptions that `begin_drain` has removed at the publishers.
+        """End the subscriptions in the subscriber, after `begin_drain` has ended them at the publishers.
 
         Args:
             inboxes: inboxes that `begin_drain` has returned.
@@ -778,7 +782,7 @@ class Engine(Connections):
             if self.state != CLOSED:
                 self.state = CLOSED
                 self._send_byes()
-            # A second call repeats these steps, because an exception of a signal handler may have interrupted them.
+            # If a signal handler has raised in the first call, a second call repeats these steps.
             for place in self.places.values():
                 self._close_plain(place)
             if self._dialler is not None:
@@ -792,7 +796,7 @@ class Engine(Connections):
                 if inbox.queue is not None:
                     inbox.queue.items.clear()
             self._changed()
-        # The polling thread must have ended its poll before the descriptors are closed.
+        # Wake the polling thread, and wait for it, before the descriptors are closed.
         self.poll.ring()
         if self.reading.acquire(timeout=1.0):
             try:
@@ -814,7 +818,7 @@ class Engine(Connections):
         self.close()
 
     def disown(self) -> None:
-        """Drop the sockets in a forked child, because they belong to the parent."""
+        """Stop using the sockets in the child of a fork, because the sockets belong to the parent."""
         self.state, self.lone = FOREIGN, None
         self.lock, self.reading = threading.RLock(), threading.RLock()
         self.dispatcher.work.clear()

@@ -1,4 +1,4 @@
-"""Keys of a subscriber: session ids that belong to its own key, and checks of messages by the publisher's key."""
+"""Keys of a subscriber: session ids made from its own key, and the check whether publishers may send their messages."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SubscriberKeys(Keys):
     """Keys of the publishers to which a subscriber connects.
 
     Attributes:
-        rights: permissions that decide which messages a key may publish.
-        denials: counter and log of denied messages.
+        rights: permissions that decide which messages each publisher's key may publish.
+        denials: object that counts and logs denied messages.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class SubscriberKeys(Keys):
         Args:
             credentials: key, trusted keys and permissions of the subscriber.
             wake: function that makes the engine call `tend`. Any thread may call the function.
-            report: function that is called with an endpoint and the reason when a key is refused; see `Keys`.
-            reconnect: function that is called with an endpoint that must be connected again with its current key.
-            end: function that is called with an endpoint whose connections must end.
-            delimiter: bytes between subject and payload in plain messages of one frame, or None.
+            report: function called with an endpoint and the reason when a key is refused; see `Keys`.
+            reconnect: function called with an endpoint to which the engine must connect again with the current key.
+            end: function called with an endpoint whose connections must end.
+            delimiter: bytes between subject and payload in plain messages of one frame; None for two frames.
         """
         super().__init__(credentials, wake, report, reconnect, end)
         self._delimiter = delimiter
@@ -52,15 +52,15 @@ class SubscriberKeys(Keys):
 
     @property
     def denied(self) -> int:
-        """Number of messages that the permissions of their publisher deny."""
+        """Number of received messages that their publisher's key was not allowed to publish."""
         return self.denials.denied
 
     def new_session(self) -> bytes:
-        """Return a session id that belongs to the subscriber's key. Publishers refuse the id for other keys."""
+        """Return a session id made from the subscriber's key. Publishers refuse this id from any other key."""
         return make_uuid_of(self.credentials.public_key, os.urandom)
 
     def serve(self, socket: zmq.Socket[Any], now: float) -> None:
-        """Require a trusted key at the next endpoint that a socket binds; log and count peers without a trusted key.
+        """Require a trusted key at the next endpoint that a socket binds. Peers without one are logged and counted.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -73,7 +73,7 @@ class SubscriberKeys(Keys):
 
         Args:
             key: key of the publisher; None for a publisher in the same process.
-            origin: id of the publisher. An id belongs to the first key that has used the id.
+            origin: id of the publisher's process. It belongs to the first key that has used it; other keys are denied.
             effect: messages that have arrived on the link.
         """
         rights = self.rights
@@ -82,13 +82,13 @@ class SubscriberKeys(Keys):
         if not rights.owns(origin, count):
             return ()
         if not self._has_permissions:
-            # Without permissions, every message is allowed, and no subject must be decoded.
+            # Without permissions every message is allowed, so that no subject needs decoding.
             return (effect,)
         denied = rights.denied(effect.flat[0::3], _inboxes_of(effect.flat[2::3]))
         return (effect,) if not denied else _without(effect, denied)
 
     def allowed_plain(self, key: str | None, messages: list[list[bytes]]) -> list[list[bytes]]:
-        """Return the plain messages that a key may publish; count the denied messages."""
+        """Return the plain messages that their publisher's key may publish; count the denied messages."""
         rights = self.rights
         rights.key = key
         delimiter = self._delimiter
@@ -98,7 +98,7 @@ class SubscriberKeys(Keys):
 
 
 def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | None:
-    """Return the reply subject of each message as `Extras`; None if no message is a request."""
+    """Return a list with `Extras` for each request and None for each other message; None without requests."""
     found = [None if extra is None else extra.get(REPLY_TO) for extra in extras]
     if not any(found):
         return None
@@ -106,7 +106,6 @@ def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | No
 
 
 def _without(effect: Messages, denied: list[int]) -> list[Messages]:
-    """Split messages at the indexes of denied messages; return the remaining runs."""
     found = []
     start = 0
     for stop in (*denied, len(effect.positions)):

@@ -1,27 +1,28 @@
-"""Link of a subscriber to one publisher: its connections, expected sequence and acknowledgements.
+"""Link of a subscriber to one publisher: its connections, expected sequence number and acknowledgements.
 
 Theory of operation
 -------------------
-A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the
-attempt and the expected sequence. The publisher answers with a WELCOME that names the same attempt. Between WELCOME and
-the end of the connection every batch arrives once and in order, because libzmq loses no frame of a connection.
-Therefore a batch or a PING with a higher sequence than expected is a fault of the connection, and the link replaces the
-connection.
+A link can have several connections, one after another. Each connection begins with a HELLO, which contains the session,
+the epoch, the attempt number and the expected sequence number. The publisher answers with a WELCOME that has the same
+attempt number. From WELCOME to the end of the connection, every batch arrives one time and in order, because libzmq
+loses no frame of a connection. If a batch or a PING has a higher sequence number than expected, the connection is
+faulty, and the link replaces the connection.
 
-A connection may carry frames in one direction only: PINGs arrive, and frames that the link sends are lost. The link
-detects this if PINGs arrive but no answer to a DECLARE, or if PINGs report pending messages although all messages were
-acknowledged. Then the link repeats its HELLO. A publisher answers a HELLO at once, also while it applies a long
-declaration. Without an answer the link replaces the connection. The time for an answer doubles with each such
-replacement, because a long DECLARE may need more time on a slow network.
+A faulty connection may carry frames in one direction only: PINGs arrive, but the frames of the link are lost. The link
+suspects this fault if no ANSWER to a DECLARE arrives, or if PINGs report pending messages although all messages were
+acknowledged. Then the link repeats its HELLO, because a publisher answers a HELLO at once, even while it applies a
+long declaration. If the HELLO gets no answer either, the link replaces the connection. Each such replacement doubles
+the time for the next answer, because a long DECLARE may need more time on a slow network.
 
-The engine passes received frames and the time to the link, and gets a list of effects. The engine gets the next frame
-to send from `next_frame`, and calls `confirm_sent` after the send, so that no frame is lost at EAGAIN. HELLO is sent
-first, then ACK, then DECLARE. An ACK is built when it is sent, so that it is always the newest.
+The engine calls the link with received frames and the time, and gets a list of effects. To send, the engine gets the
+next frame from `next_frame`, and calls `confirm_sent` when the socket has accepted the frame. So a frame that the
+socket refuses (EAGAIN) is sent later. HELLO is sent first, then ACK, then DECLARE. The link encodes an ACK when it is
+sent, so that the ACK is always current.
 
-Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
-`receive`, and only after the socket was empty once. Until then, unread frames may wait in the socket.
+The silence of a publisher is measured in *listened* time (`ListeningClock`). The clock runs only while the program is
+inside `receive`, and only after the socket was empty, because before that unread frames may wait in the socket.
 
-The table has the effect of each event in each state. "–" means no effect. "same" means the effect in the column to
+The table shows the effect of each event in each state. "–" means no effect. "same" means the effect in the column to
 the left.
 
 ============================= ============== ========================= ======================= ===============
@@ -41,25 +42,28 @@ sequence < expected           –              –                         repea
 sequence > expected           –              –                         replace                 –
 body malformed                –              –                         Gap(count)              –
 PING(n)                       –              –                         n > expected: replace;  –
-                                                                       else ACK, if there is
-                                                                       news or the 20th; drops,
+                                                                       else ACK if something
+                                                                       changed, or for each
+                                                                       20th PING; drops,
                                                                        DECLARE
 two PINGs with the same       –              –                         same HELLO again; after –
 unanswered DECLARE or                                                  3.5 s, 7 s, 14 s …:
 pending messages                                                       replace
 ANSWER                        –              –                         refusals                –
 BYE                           –              known before: Gap(None)   Gap(n − expected),      –
-                                             ENDED                     drops, ENDED; reason
-                                                                       not closed: Gap(None)
+                                             ENDED                     drops, ENDED; if the
+                                                                       reason is not CLOSED:
+                                                                       Gap(None)
 no WELCOME for 10 s           –              replace                   –                       –
-silent, see `silent_after`    –              replace, if heard once    replace                 –
+silent, see `silent_after`    –              replace, if a frame has   replace                 –
+                                             arrived before
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
                                              ENDED
-retry time over               –              –                         –                       replace
+retry time has come           –              –                         –                       replace
 ============================= ============== ========================= ======================= ===============
 
-Each HELLO except a repeated HELLO has the next attempt number. "new id" means a new session id. After "replace", the
-engine ends the connection and calls `connect`.
+"known before" means that the link knew an epoch. "new id" means a new session id. Each HELLO has the next attempt
+number, but a repeated HELLO keeps its number. "replace" means that the engine ends the connection and calls `connect`.
 """
 
 from __future__ import annotations
@@ -76,19 +80,19 @@ from oz.wire.links import SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Ref
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
 HELLO_AGAIN = 1.0
-"""Listened seconds after which a HELLO without WELCOME is sent again. The time doubles with each repetition."""
+"""Listened seconds without WELCOME after which HELLO is sent again. The time doubles with each repetition."""
 WELCOME_WITHIN = 10.0
-"""Listened seconds after which a connection without WELCOME is replaced."""
+"""Listened seconds without WELCOME after which the connection is replaced."""
 ACK_AGE = 0.02
-"""Seconds since the last ACK after which `before_wait` makes the next ACK due."""
+"""`before_wait` makes an ACK due only if the last ACK is at least this number of seconds old."""
 ACK_BATCHES = 32
-"""Maximum number of received batches after which an ACK is due."""
+"""An ACK is due after at most this number of received batches."""
 MAX_BACKOFF = 30.0
-"""Maximum time in seconds between two attempts of a link that has ended."""
+"""Maximum time in seconds between two connection attempts of a link whose session has ended."""
 MAX_ATTEMPT = 2**32 - 1
-"""Largest attempt number. The next connection begins a new session."""
+"""Largest attempt number. The connection after this number begins a new session."""
 OTHERS_READ = 1_000
-"""Number of messages after which the listening clock runs although the socket was never empty."""
+"""The listening clock also runs when this number of messages was read, even if the socket was never empty."""
 
 
 class Messages(NamedTuple):
@@ -96,10 +100,10 @@ class Messages(NamedTuple):
 
     Attributes:
         stream: number of the stream.
-        sequence: sequence of the first message.
+        sequence: sequence number of the first message.
         positions: position of each message.
-        content: list with the subject, the payload and the extras of each message in turn; or an object of the
-            compiled part, whose method `flat` returns this list.
+        content: list with three items for each message: subject, payload and extras. It may also be an object of C
+            code, whose method `flat` returns this list.
         is_redelivered: whether another member of the group may have handled the messages.
     """
 
@@ -111,7 +115,7 @@ class Messages(NamedTuple):
 
     @property
     def flat(self) -> list[Any]:
-        """List with the subject, the payload and the extras of each message in turn."""
+        """List with three items for each message: subject, payload and extras."""
         content = self.content
         flat: list[Any] = content if type(content) is list else content.flat()
         return flat
@@ -121,10 +125,10 @@ class Gap(NamedTuple):
     """Effect: the publisher lost or dropped messages.
 
     Attributes:
-        count: number of missing messages; None if unknown.
+        count: number of missing messages; None if the number is unknown.
         reason: one of "lost", "dropped", "malformed", "restarted" and "closed".
-        stream: number of the stream that lost messages; None for all streams.
-        origin: id of the earlier publisher, if another publisher has replaced it; None for the publisher of the link.
+        stream: number of the stream that lost messages; None if every stream may have lost messages.
+        origin: id of the publisher that lost the messages, if another publisher has replaced it; otherwise None.
     """
 
     count: int | None  # type: ignore[assignment]
@@ -134,10 +138,10 @@ class Gap(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Effect: the engine ends the connection and calls `connect` with a new handle.
+    """Effect: the engine must end the connection, and call `connect` with a new handle.
 
     Attributes:
-        reason: reason for the replacement, as text.
+        reason: text that explains why the connection is replaced.
     """
 
     reason: str
@@ -148,8 +152,8 @@ class Refused(NamedTuple):
 
     Attributes:
         revision: revision of the answered declaration.
-        refusals: refusals of subscriptions that the publisher does not serve.
-        position: number of the message that the publisher sends next.
+        refusals: all refused subscriptions, with the reasons.
+        position: position of the publisher's next message.
     """
 
     revision: int
@@ -161,9 +165,10 @@ Effect = Messages | Gap | Replace | Refused
 
 
 class ListeningClock:
-    """Clock of the time that a subscriber has spent listening.
+    """Clock that measures for how long a subscriber has listened to its publishers.
 
-    The clock runs between `enter` and `leave`, after the socket was empty or `OTHERS_READ` messages were read.
+    After `enter`, the clock starts as soon as the socket is empty or `OTHERS_READ` messages were read. The clock stops
+    at `leave`.
     """
 
     __slots__ = ("_is_inside", "_read", "_since", "_total")
@@ -179,7 +184,7 @@ class ListeningClock:
         self._is_inside = True
 
     def leave(self, now: float) -> None:
-        """Stop the clock, because the program does not wait any more."""
+        """Stop the clock, because the program no longer waits."""
         self._total = self.time(now)
         self._since, self._is_inside = None, False
 
@@ -209,7 +214,10 @@ class ListeningClock:
 
 
 class Marks:
-    """Arrived messages of a stream with `ack="handled"`. The *mark* is the first message that is not handled."""
+    """Unhandled messages of one stream with `ack="handled"`.
+
+    The *mark* of the stream is the sequence number of its first unhandled message.
+    """
 
     __slots__ = ("_done", "_open")
 
@@ -231,11 +239,11 @@ class Marks:
             self._done.discard(waiting.popleft())
 
     def mark(self, expected: int) -> int:
-        """Return the sequence of the first unhandled message; `expected` if all messages are handled."""
+        """Return the mark. If all messages are handled, return `expected`."""
         return self._open[0] if self._open else expected
 
     def remove_from(self, sequence: int) -> None:
-        """Remove the messages at or above a sequence, because they will arrive again."""
+        """Remove the messages from a sequence number on, because they will arrive again."""
         waiting = self._open
         while waiting and waiting[-1] >= sequence:
             self._done.discard(waiting.pop())
@@ -249,22 +257,23 @@ class Link:
         session: id of the session.
         origin: id of the publisher's process; None before the first WELCOME.
         epoch: epoch of the session; `UNKNOWN_EPOCH` before the first WELCOME.
-        attempt: number of the connection.
-        expected: sequence of the next message.
+        attempt: attempt number of the current connection.
+        expected: sequence number of the next message.
         answered: revision of the last ANSWER in this epoch.
         applied: revision that the publisher has applied, according to its last WELCOME, PING or ANSWER.
-        drops: number of dropped messages in this epoch that were reported, by stream.
+        drops: dict from stream numbers to the number of dropped messages that were reported in this epoch.
         delivered: number of messages that arrived in order.
         repeated: number of messages that arrived again.
         unwanted: number of messages that the publisher has withdrawn, or whose stream is unknown.
-        malformed: number of frames that did not decode.
-        ending: reason of the last BYE, until the next WELCOME; otherwise None.
-        card: encoded description of a node, from the last WELCOME; empty if the publisher is no node.
+        malformed: number of frames that could not be decoded.
+        ending: reason of the last BYE; None after a later WELCOME, or if there was no BYE.
+        card: encoded description of a node, from the last WELCOME; empty if the publisher is not a node.
         is_ack_due: whether an ACK must be sent.
-        idle: applied revision that the last PING reported, if no messages were pending; otherwise 0. `drain` needs it.
+        idle: revision that the last PING reported as applied, if the PING reported no pending messages; otherwise 0.
+            `drain` waits for this value.
     """
 
-    # These attributes are slots, because C reads and writes them.
+    # C code reads and writes these slots.
     __slots__ = (
         "__dict__", "__weakref__", "_ack_batches", "_ack_bytes", "_heard_at", "_live_at", "_unacked_batches",
         "_unacked_bytes", "delivered", "epoch", "expected", "origin",
@@ -288,12 +297,12 @@ class Link:
             member: id of the subscriber, 16 bytes.
             subscriptions: subscriptions of the subscriber.
             new_id: function that returns a new session id, 16 bytes.
-            resume_seconds: seconds for which the publisher keeps a disconnected link.
+            resume_seconds: seconds for which the publisher keeps the session of a disconnected link.
             largest_frame: maximum size in bytes of a frame that the subscriber accepts.
             largest_window: maximum number of unacknowledged batches that the subscriber accepts.
             own_card: function that returns the encoded description of the node for the next HELLO.
-            declares_early: whether the first connection of a session declares before WELCOME. The value is False if
-                another link may reach the same publisher, because queue groups would pick the session of this link.
+            declares_early: whether the first connection of a session sends its subscriptions before WELCOME. Pass
+                False if another link may reach the same publisher, because then queue groups would pick this session.
         """
         self._own_card, self.card = own_card, b""
         self._declares_early = declares_early
@@ -335,9 +344,9 @@ class Link:
 
     def _begin_connection(self) -> None:
         self._head: Head | None = None
-        # The last ACK of an earlier connection may be lost, so the marks are sent again.
+        # Send all marks again, because the last ACK of the earlier connection may be lost.
         self._sent_marks: dict[int, int] = {}
-        # The first PING is acknowledged.
+        # This value makes the first PING cause an ACK.
         self._pings, self._beats = SLOW_PINGS, 1
         self._idle_ping: bytes | None = None
         self._declared = self._replaced_by = 0
@@ -352,8 +361,8 @@ class Link:
     def connect(self, listened: float) -> None:
         """Begin a new connection: queue HELLO and all subscriptions.
 
-        libzmq keeps these frames until the connection is open, so that a publisher receives them while the program
-        does other work.
+        These frames wait in libzmq until the connection is open. The publisher can receive them while the program does
+        other work.
 
         Args:
             listened: time of the `ListeningClock` in seconds.
@@ -369,7 +378,7 @@ class Link:
 
     def _greet(self, listened: float) -> None:
         if self.attempt >= MAX_ATTEMPT:
-            # Each probe raises the attempt, and a publisher may send many probes.
+            # The number can be reached, because each probe raises it, and a publisher may send many probes.
             self.attempt = 0
             self._begin_session()
         self.attempt += 1
@@ -402,7 +411,7 @@ class Link:
         self._heard_at, self._has_heard = listened, True
         self._undo = self._idle_ping = None
         if self.state == LIVE:
-            # A probe counts too. The time in which the program did not read is no absence of the publisher.
+            # A probe counts as well: a publisher was not absent only because the program did not read its frames.
             self._live_at = listened
         if not frame:
             if self.state == ENDED:
@@ -421,7 +430,7 @@ class Link:
                     self._on_batch(head, None, 0, effects)
             elif links.is_body(frame):
                 if self._head is not None:
-                    # The head is kept until the body is processed, because an interrupted body is read again.
+                    # Keep the head until the body is processed, because an interrupted body is processed again.
                     self._on_batch(self._head, frame, 0, effects)
                     self._head = None
             else:
@@ -434,9 +443,9 @@ class Link:
         return effects
 
     def repeats_ping(self, frame: bytes, listened: float) -> bool:
-        """Process a frame that repeats the last PING; return False for any other frame, which needs `on_frame`.
+        """Process a frame that is equal to the last PING. For any other frame, return False: it needs `on_frame`.
 
-        Most frames of idle nodes are such PINGs, and `on_frame` takes five times as long.
+        Most frames that idle nodes receive are repeated PINGs, and `on_frame` takes five times as long.
 
         Args:
             frame: frame of the current connection.
@@ -474,7 +483,7 @@ class Link:
         if frame is not None:
             self._unacked_bytes += len(frame) - at
         if frame is None or options is None:
-            # The batch was withdrawn, or has a stream number that was never declared.
+            # The publisher has withdrawn the batch, or has used a stream number that was never declared.
             self.unwanted += count
         else:
             try:
@@ -558,12 +567,12 @@ class Link:
             self._check_ignored(listened, effects, has_pending=has_pending)
 
     def _check_ignored(self, listened: float, effects: list[Effect], *, has_pending: bool) -> None:
-        """Repeat HELLO if a DECLARE or an ACK has no effect, and replace the connection if HELLO has none either."""
+        """Repeat HELLO if a DECLARE or an ACK has no effect. Replace the connection if HELLO has no effect either."""
         ignored = None
         if self._declared > self.answered:
             ignored = -1
         elif has_pending:
-            # The first PING has made an ACK due. A publisher that receives this ACK sends more messages.
+            # An earlier PING has made an ACK due. If the ACK had arrived, the publisher would send pending messages.
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
@@ -579,7 +588,6 @@ class Link:
             self._queue_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
-        """Report losses whose size the publisher does not know."""
         for number, drops in streams.items():
             is_known = self._subscriptions.options_of(number) is not None
             if is_known and drops.unknown > self._unknown.get(number, 0):
@@ -620,7 +628,7 @@ class Link:
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
             if bye.reason != links.CLOSED and self._may_report:
-                # The publisher continues, and its messages until the next session are not numbered for this link.
+                # The publisher continues to publish. Its messages until the next session get no numbers for this link.
                 effects.append(Gap(None, "lost"))
         elif self.state == GREETING:
             if self._may_report:
@@ -641,25 +649,25 @@ class Link:
     def leave(self, listened: float) -> None:
         """End the session, because another link of the subscriber reaches the same publisher.
 
-        The link connects again after `MAX_BACKOFF` seconds, because the other link may have ended by then.
+        After `MAX_BACKOFF` seconds, this link connects again, because the other link may have ended meanwhile.
         """
         bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))
         self._end(listened)
         self._bye, self._retry_at = bye, listened + MAX_BACKOFF
 
     def confirm_frame(self) -> None:
-        """Record that the last frame was delivered, so that `undo_frame` has no effect."""
+        """Record that the messages of the last frame were delivered. Afterwards `undo_frame` has no effect."""
         self._undo = None
 
     @property
     def undo_sequence(self) -> int | None:
-        """Sequence of the first message in the last frame; None if the frame had no messages, or was confirmed."""
+        """Sequence number of the first message in the last frame; None without messages, or after `confirm_frame`."""
         return None if self._undo is None else self._undo[0].sequence
 
     def undo_frame(self) -> None:
-        """Undo the effects of the last frame, because an exception of a signal handler has interrupted its delivery.
+        """Undo the effects of the last frame, because a signal handler has raised during its delivery.
 
-        The engine passes the same frame to `on_frame` again. A second call has no effect.
+        Afterwards the engine calls `on_frame` with the same frame again. A second call has no effect.
         """
         if self._undo is None:
             return
@@ -688,11 +696,11 @@ class Link:
     # subscriptions
 
     def declare(self) -> None:
-        """Declare the changes of the subscriptions since the last declaration. The engine calls this after each change.
+        """Declare the changes of the subscriptions since the last declaration.
 
-        The first connection of a session sends its subscriptions without waiting for WELCOME. Therefore they are sent
-        while the program does other work.
-        After WELCOME the link declares all subscriptions again if the publisher has another revision.
+        The engine calls this method after each change. On the first connection of a session, the link declares without
+        waiting for WELCOME. After WELCOME, the link declares all subscriptions again if the publisher has another
+        revision.
         """
         revision = self._subscriptions.revision
         is_first = self._declares_early and self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
@@ -700,7 +708,8 @@ class Link:
             return
         self._idle_ping = None
         if self.state == LIVE and self._has_new_marks():
-            # When a publisher removes a subscription, other members get the messages that no mark has acknowledged.
+            # Send the marks first: when the publisher removes a subscription, other members get all messages above the
+            # last mark.
             self.is_ack_due = True
         frames, is_full = self._subscriptions.declaration(self._declared)
         self._declares.extend(frames)
@@ -718,8 +727,8 @@ class Link:
     def _may_report(self) -> bool:
         """Whether the publisher may have numbered messages that this link has not received.
 
-        A publisher numbers no messages for a link without subscriptions. Its ANSWER to the removal of the last
-        subscription comes after all numbered messages.
+        The result is False if the link has no subscriptions and the publisher has answered their removal, because this
+        ANSWER arrives after all numbered messages.
         """
         subscriptions = self._subscriptions
         if self.epoch == links.UNKNOWN_EPOCH or not subscriptions.revision:
@@ -728,7 +737,7 @@ class Link:
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether messages may be lost if the link ends now, because it had subscriptions and has received no BYE."""
+        """Whether the end of this link may lose messages: it had subscriptions, and the publisher sent no BYE."""
         return self._may_report and self.answered > 0 and self.ending is None
 
     @property
@@ -744,7 +753,7 @@ class Link:
         Args:
             epoch: epoch of the link when the message arrived.
             stream: stream number of the message.
-            sequence: sequence of the message.
+            sequence: sequence number of the message.
         """
         if epoch == self.epoch and stream in self._marks:
             self._marks[stream].handled(sequence)
@@ -752,14 +761,14 @@ class Link:
     def abandon(self, epoch: bytes, stream: int, sequence: int) -> None:
         """Record that a message will not be handled, because its subscription has ended.
 
-        The message counts as handled (`Marks`) when the publisher has answered the current revision. Until then the
-        publisher may deliver the message to another member. If all subscriptions are drained, the message never
-        counts as handled, and the publisher delivers it to another member after BYE.
+        Until the publisher has answered the current revision, the message stays unhandled, so that the publisher may
+        send it to another member. Afterwards the message counts as handled. If the whole subscriber is drained, the
+        message never counts as handled, and the publisher sends it to another member after BYE.
 
         Args:
             epoch: epoch of the link when the message arrived.
             stream: stream number of the message.
-            sequence: sequence of the message.
+            sequence: sequence number of the message.
         """
         if epoch != self.epoch or stream not in self._marks or self._subscriptions.is_drained:
             return
@@ -772,7 +781,7 @@ class Link:
     # time
 
     def tick(self, listened: float) -> list[Effect]:
-        """Run the timed steps that are due.
+        """Run the steps that are due: replace or end the connection, or repeat HELLO.
 
         Args:
             listened: time of the `ListeningClock` in seconds.
@@ -804,7 +813,7 @@ class Link:
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
         elif listened - self._hello_at >= self._hello_again and self._hello is None:
-            # The pauses grow, because a publisher may answer late when hundreds of links begin at once.
+            # Wait longer each time, because a publisher may answer late when hundreds of links begin together.
             self._hello_again *= 2
             self._queue_hello(listened)
 
@@ -818,7 +827,7 @@ class Link:
 
     @property
     def ack_at(self) -> float:
-        """Time in seconds from which `before_wait` makes an ACK due; infinite if all messages are acknowledged."""
+        """Earliest time in seconds at which `before_wait` makes an ACK due; infinite if no ACK is needed."""
         if self.state == LIVE and (self._unacked_batches or self._has_new_marks()):
             return self._acked_at + ACK_AGE
         return float("inf")
@@ -881,7 +890,7 @@ class Link:
             self._acked_at, self._sent_marks = now, self._sending_marks
 
     def close(self) -> None:
-        """Queue a last ACK if the link is LIVE, and a BYE. Afterwards the link only sends these frames."""
+        """Queue a BYE, and a last ACK if the link is LIVE. Afterwards the link sends only these frames."""
         self._declares.clear()
         if self.state in (GREETING, LIVE):
             self.is_ack_due = True

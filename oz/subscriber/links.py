@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-Each connection has a handle: the routing id that precedes each frame. A handle is used only once, because libzmq
-aborts the process at a second connection with the same handle. To replace a connection, the engine calls `hang_up`,
-which ends all connections to the endpoint. Then `dial` connects with a new handle. The engine discards frames with an
-old handle.
+Each connection has a *handle*: the routing id that precedes each frame. No handle is used for two connections, because
+libzmq would abort the process. To replace a connection, the engine calls `hang_up`, which ends all connections to the
+endpoint. Then `dial` connects with a new handle. The engine discards frames that arrive with an old handle.
 
-Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An exception of
-a signal handler may be raised between two instructions of Python, and at the end of each call of pyzmq's `send` and
-`recv`, which run signal handlers. `begin` and `send` complete an interrupted message. `read` returns the same message
-until the engine calls `discard`, so that an interruption at any other point loses no frame. After a lost frame, the
-link needs a new connection.
+A message is always read completely, because libzmq aborts if a pipe ends inside the read of a multipart message.
 
-The descriptor of a ROUTER signals several messages only once. Because a send may consume the signal, the engine checks
-`is_readable` after each send.
+A signal handler may raise an exception between two instructions of Python, and at the end of pyzmq's `send` and `recv`,
+because these run signal handlers. If the exception interrupts a message, `begin` and `send` complete the message. If it
+interrupts the engine at any other point, no frame is lost, because `read` returns the same message until the engine
+calls `discard`. A lost frame would force the link to replace its connection.
+
+The descriptor of a ROUTER signals several messages only once, and a send may consume the signal. Therefore the engine
+checks `is_readable` after each send.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
-"""Maximum pause in milliseconds between two attempts of libzmq to connect."""
+"""Maximum time in milliseconds after which libzmq tries again to connect."""
 LINGER = 200
-"""Time in milliseconds that libzmq has after `close` to deliver a BYE."""
+"""Maximum time in milliseconds in which libzmq delivers a BYE after `close`."""
 
 _LAST = int(zmq.NOBLOCK)
 _READ = (_LAST, _LAST)
@@ -47,7 +47,8 @@ _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVM
 
 
 _open: set[Dialler] = set()
-"""Open `Dialler` objects. The set keeps them from garbage collection, which may close a socket before its owner."""
+"""Open `Dialler` objects. The set prevents their garbage collection, which could close the socket of a subscriber
+before the subscriber."""
 
 
 class Dialler:
@@ -57,14 +58,13 @@ class Dialler:
         router: pyzmq socket.
         fd: descriptor that signals messages.
         monitor: monitor of the connections; None while no monitor is needed.
-        raw: access to the socket in C, or None.
-        kept: frames of the last message that `read` has returned; empty after `discard`.
+        raw: object that lets C code use the socket, or None.
+        kept: frames of the message that `read` returned last; empty after `discard`.
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
-        """Create the socket; see `routers.dialling_router` for the arguments."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
-        # A garbage-collected subscriber sends BYE before the socket closes.
+        # A garbage-collected subscriber must be able to send BYE on this socket.
         _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
@@ -90,8 +90,8 @@ class Dialler:
             return routers.dial(self.router, endpoint, self._runtime.random_bytes)
 
     def hang_up(self, endpoint: str) -> None:
-        """End all connections to a link endpoint. The last message must have been read to its end."""
-        # Errno is ENOENT if no connection exists, or if the connection of an inproc endpoint has already ended.
+        """End all connections to a link endpoint. The caller must have read the last message completely."""
+        # ZMQError with ENOENT: no connection exists, or an inproc connection has already ended.
         with suppress(zmq.ZMQError):
             self.router.disconnect(endpoint)
 
@@ -99,7 +99,7 @@ class Dialler:
         """Return the monitor of the connections. The first call creates the monitor.
 
         Args:
-            more: mask of events to report in addition to the events of TCP connections.
+            more: bit mask of events to report, in addition to EVENT_CONNECTED and EVENT_CONNECT_RETRIED.
         """
         if self.monitor is None:
             events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED | more
@@ -119,19 +119,19 @@ class Dialler:
                 self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
-        """Return the handle and the frame of the next message, or None. `discard` frees the message.
+        """Return the handle and the frame of the next message, or None. Call `discard` afterwards.
 
-        A hostile peer may send a message with more frames. Then all frames are read, and the result has a third entry.
+        If a faulty peer sends a message with more frames, all frames are read, and the result has a third item.
         """
         message, router = self.kept, self.router
         if self.raw is not None:
             if not message:
-                # A single call of C, so that no signal handler can raise between the read and the change of the list.
+                # A single C call, so that no signal handler can raise after the read and before the list is extended.
                 message.extend(_chain(_chain(map(self.raw.read, _ONE, _FRAMES))))
             return message or None
         if not message:
             try:
-                # The assignment stores both frames or none.
+                # The assignment stores both frames or no frame.
                 message[:] = map(self._recv, self._pair, _READ)
             except zmq.Again:
                 return None
@@ -149,25 +149,30 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # `any` calls `send` for both frames in C, because `send` returns None.
+            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
             raise
         except BaseException:
-            # The empty frame completes the message, and publishers ignore it. Outside a message, libzmq ignores it.
+            # If a message is incomplete, the empty frame completes it, and the publisher ignores the message.
+            # Otherwise libzmq ignores the empty frame.
             with suppress(zmq.ZMQError):
                 self._send(self.router, b"", _LAST)
             raise
         return True
 
     def is_readable(self) -> bool:
-        """Return whether the socket has a message to read. The call also processes libzmq's internal commands."""
+        """Return whether a message can be read. The call lets libzmq process its pending commands."""
         return bool(self._events(self.router) & _POLLIN)
 
     def close(self, linger: int = LINGER) -> None:
-        """Close the socket. libzmq has `linger` milliseconds to deliver the messages that the socket has accepted."""
+        """Close the socket.
+
+        Args:
+            linger: milliseconds for which libzmq continues to send.
+        """
         self.unwatch()
         _open.discard(self)
         self.router.close(linger)

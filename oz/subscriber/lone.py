@@ -1,4 +1,4 @@
-"""State with which the compiled part receives lone messages: frames with a single message."""
+"""State that C code needs to receive lone messages. A lone message is the only message in its frame."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 @dataclass(slots=True)
 class Lone:
-    """Parts of a subscriber with one link and one stream that the delivery of a lone message needs.
+    """Objects and numbers that C code uses to deliver a lone message. The subscriber must have one link and one stream.
 
     Attributes:
         link: link over which the frames arrive.
         place: state of the endpoint to which the link connects.
         handle: handle of the link's connection.
-        raw: access to the socket in C.
-        message: frames that were read but not passed to the link; see `Dialler.read`.
-        routes: cached receivers of messages, by subject; see `Routes`.
-        cache: cache of the compiled part in front of `routes`.
-        find: function that finds the receivers of a subject that is not cached.
+        raw: object that lets C code use the socket.
+        message: the list `Dialler.kept`: frames that were read but not processed.
+        routes: dict from subjects to the cached receivers of their messages; see `Routes`.
+        cache: smaller cache that C code checks before `routes`.
+        find: function that returns the receivers of a subject that is not cached.
         stream: number of the stream.
         drops: number of dropped messages that the publisher has reported for the stream.
-        descriptor: descriptor of the socket.
+        descriptor: file descriptor of the socket.
     """
 
     link: Any

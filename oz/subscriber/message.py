@@ -18,15 +18,16 @@ class Arrival:
         is_redelivered: whether another member of the group may have handled the messages.
         link: link over which the batch arrived; None for a plain publisher.
         epoch: epoch of the link.
-        stream: stream number of the messages.
+        stream: number of the stream to which the messages belong.
         frames: all frames of a plain message that does not have exactly two frames; otherwise None.
-        acknowledge: function that is called with a handled message; None unless the stream has `ack="handled"`.
-        sequence: sequence of the first message; None for a plain publisher.
+        acknowledge: function to call when a message is handled; None if the stream does not have `ack="handled"`.
+        sequence: sequence number of the first message; None for a plain publisher.
         positions: position of each message.
-        gap: number of messages that were lost before one message of the batch.
-        gap_offset: index of the message that follows the loss.
-        left: list with the number of queues that have not handled a message, if several queues received it. Each
-            queue has a copy of the message with its own `Arrival`, and all copies share the list.
+        gap: number of messages that were lost directly before the message at `gap_offset`.
+        gap_offset: index of the first message after the loss.
+        left: None if only one queue received the message. Otherwise each queue has a copy of the message with its own
+            `Arrival`, and all copies share this list. Its only item is the number of queues that have not handled the
+            message.
         is_done: whether the queue with this copy has handled the message.
     """
 
@@ -70,7 +71,11 @@ class Arrival:
         self.is_done = False
 
     def copy(self, left: list[int]) -> Arrival:
-        """Return a copy for a message that several queues receive; `left` is the shared list."""
+        """Return a copy for a message that several queues receive.
+
+        Args:
+            left: list that all copies share; see the attribute `left`.
+        """
         made = Arrival(
             self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream, self.frames,
             self.acknowledge, self.sequence, self.positions, self.gap, self.gap_offset,
@@ -82,9 +87,9 @@ class Arrival:
 class MessageFields(NamedTuple):
     """Fields of a message.
 
-    A message is a tuple, because one call in C can make thousands of tuples. `arrival` has the fields that all messages
+    A message is a tuple, because one C call can create thousands of tuples. `arrival` has the fields that all messages
     of a batch share, and `offset` is the index of the message in the batch. A message with extras or a decoded payload
-    has two more elements: the extras or None, and the payload before the codec or None.
+    has two more elements: the extras or None, and the payload before decoding or None.
     """
 
     subject: str
@@ -98,7 +103,8 @@ class Message(MessageFields, message.Message):
     """A message that a subscriber received. Two messages are equal only if they are the same object.
 
     Attributes:
-        subject: subject as text. Bytes that are not UTF-8 are kept by `surrogateescape`; see `subject_bytes`.
+        subject: subject as text. The error handler `surrogateescape` decodes bytes that are not UTF-8; see
+            `subject_bytes`.
         payload: payload as bytes, or the value that the codec decoded. A message without payload has `b""`.
     """
 
@@ -111,13 +117,16 @@ class Message(MessageFields, message.Message):
 
     @property
     def sequence(self) -> int | None:
-        """Number of the message in the session; None for a message from a plain publisher."""
+        """Sequence number of the message in its session; None for a message from a plain publisher."""
         first = self.arrival.sequence
         return None if first is None else first + self.offset
 
     @property
     def position(self) -> int | None:
-        """Number of the message among all messages of its first publisher; None if a plain publisher sent it."""
+        """Number of the message among all messages of its publisher; None for a message from a plain publisher.
+
+        If forwarders passed the message on, the number belongs to the publisher that published it first.
+        """
         forwarded = self._forwarded
         if forwarded is not None:
             return forwarded.position
@@ -126,27 +135,26 @@ class Message(MessageFields, message.Message):
 
     @property
     def gap(self) -> int:
-        """Number of messages that were lost directly before this message, as far as the number is known."""
+        """Number of messages lost directly before this message. Losses of unknown size do not count."""
         arrival = self.arrival
         return arrival.gap if arrival.gap and arrival.gap_offset == self.offset else 0
 
     @property
     def _extras(self) -> Extras | None:
-        """Optional fields of the message, or None."""
         return self[5] if len(self) > 5 else None
 
     @property
     def body(self) -> bytes | None:
-        """Payload before the codec; None without a codec."""
+        """Payload before the codec has decoded it; None without a codec."""
         return self[6] if len(self) > 5 else None
 
     def for_delivery(self, arrival: Arrival) -> Self:
-        """Return a copy of the message with another `Arrival`, for one of several queues."""
+        """Return a copy of the message for one of several queues, with the given `Arrival`."""
         return tuple.__new__(type(self), (*self[:3], arrival, *self[4:]))
 
     @property
     def frames(self) -> list[bytes]:
-        """Frames of the message: subject and payload as they arrived, before the codec."""
+        """Frames of the message as they arrived, before decoding: subject and payload."""
         frames = self.arrival.frames
         if frames is not None:
             return list(frames)
@@ -159,7 +167,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the first publisher's process, 16 bytes; None for a message from a plain publisher."""
+        """Id of the process that published the message first, 16 bytes; None for a plain publisher."""
         forwarded = self._forwarded
         return self.arrival.origin if forwarded is None else forwarded.origin
 
@@ -176,7 +184,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
-        """Subscriptions that the message matches, except subscriptions that `unsubscribe` has ended."""
+        """Subscriptions that the message matches, without subscriptions that `unsubscribe` has ended."""
         if self.route is None:
             return ()
         return tuple(inbox.handle for inbox in self.route.inboxes if not inbox.is_removed)
@@ -189,7 +197,7 @@ class Message(MessageFields, message.Message):
         return replier(self, payload, headers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the content of the message without its subscriptions, which belong to a process."""
+        """Pickle the message without its subscriptions, because they exist only in this process."""
         arrival = self.arrival
         shared = arrival.origin, arrival.time_ns, arrival.is_redelivered, arrival.frames
         extras = None if self._extras is None else tuple(self._extras)

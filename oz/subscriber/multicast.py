@@ -1,8 +1,8 @@
-"""Multicast endpoint of a subscriber. A `Listener` reads messages and losses, which the subscriber's queues receive.
+"""Multicast endpoint of a subscriber. A `Listener` reads the socket, and the messages and gaps go to the queues.
 
-A subscriber reads all messages of the endpoint, and its patterns select messages afterwards. Therefore `received` plus
-`lost` is the number of messages that were sent since the subscriber joined, and each loss may affect every
-subscription.
+Multicast cannot filter at the publisher. A subscriber reads all messages of the endpoint, and delivers the messages
+that match its patterns. Therefore `received` plus `lost` is the number of messages that were sent since the subscriber
+joined. A gap may contain messages of any subscription.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from oz.subscriber.queue import Dispatcher, Inbox, Route
 from oz.wire.extras import decode_extras
 
 HIGH_WATER_MARK = 10_000
-"""Maximum number of frames that wait in the socket. Further frames are lost, and the loss is reported."""
+"""Maximum number of frames that wait in the socket. Further frames are lost, and reported as a gap."""
 
 
 def needs_link(endpoint: str) -> ConfigurationError:
-    """Return the error for a subscription that multicast cannot serve."""
+    """Return the error for a subscription whose options need a link, which multicast does not have."""
     rule = (
         f'{endpoint!r} has no links, which group, last_value, overflow and ack="handled" need: leave them out, or '
         "use another Subscriber"
@@ -37,7 +37,7 @@ def needs_link(endpoint: str) -> ConfigurationError:
 
 
 class MulticastSource:
-    """Listener of one endpoint, and the delivery of its messages.
+    """Reads one multicast endpoint and delivers its messages.
 
     Attributes:
         listener: object that reads the multicast socket and detects losses.
@@ -51,13 +51,13 @@ class MulticastSource:
         dispatcher: Dispatcher,
         match: Callable[[bytes], tuple[Inbox, ...]],
     ) -> None:
-        """Join the group.
+        """Join the multicast group.
 
         Args:
             context: context of the socket.
             endpoint: multicast endpoint to read.
             options: options of the endpoint.
-            dispatcher: dispatcher of the subscriber, which receives the messages.
+            dispatcher: dispatcher that puts the messages into the queues of the subscriber.
             match: function that returns the inboxes whose patterns match a subject.
 
         Raises:
@@ -70,7 +70,7 @@ class MulticastSource:
 
     @property
     def is_heard(self) -> bool:
-        """Whether frames have arrived from a publisher that has not ended."""
+        """Whether frames arrive from at least one publisher that has not closed."""
         return any(not sender.has_left for sender in self.listener.receiver.senders.values())
 
     @property
@@ -89,7 +89,7 @@ class MulticastSource:
         )
 
     def read(self, limit: int, now: float) -> bool:
-        """Read frames, deliver their messages, and run the timed steps that are due; return whether a frame arrived.
+        """Read frames, deliver their messages, and run the steps that are due; return whether a frame arrived.
 
         Args:
             limit: maximum number of frames.
@@ -138,7 +138,7 @@ class MulticastSource:
     def _message(
         self, route: Route, payload: bytes, found: Any, offset: int, arrival: Arrival
     ) -> Message | None:
-        """Return a message object; None if the message does not decode or is a repeat."""
+        """Return a message object; None if the message cannot be decoded, or if it is a repeat."""
         dispatcher, decode = self._dispatcher, self._dispatcher.decode
         extras: Extras | None = None
         value: Any = payload
@@ -148,7 +148,7 @@ class MulticastSource:
             if decode is not None:
                 value = decode(payload)
         except Exception:
-            # A codec may raise anything.
+            # A codec of the program may raise any exception.
             dispatcher.stats.malformed += 1
             self._report(Loss(arrival.origin or b"", arrival.positions[offset], 1, "malformed"))
             return None
@@ -161,10 +161,10 @@ class MulticastSource:
         return tuple.__new__(Message, (route.subject, value, route, arrival, offset, extras, body))
 
     def next_deadline(self) -> float:
-        """Return the time at which the next `read` is due even without a frame, in monotonic seconds."""
+        """Return the time in monotonic seconds at which `read` must run even if no frame has arrived."""
         due = self.listener.next_deadline()
         return inf if due is None else due
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the multicast group."""
         self.listener.close()

@@ -19,7 +19,7 @@ _ENDINGS: dict[int | None, str] = {
     links.OTHER_BUS: "it belongs to another bus; use one name of the bus on both sides, or another endpoint",
     links.OWN_ID: "it is this node itself; remove the endpoint",
 }
-"""Reasons in a BYE for which the user has a remedy, each with the remedy."""
+"""Texts for the reasons of a BYE that the user can remedy. Each text contains the remedy."""
 
 
 class PublisherInfo(NamedTuple):
@@ -27,10 +27,10 @@ class PublisherInfo(NamedTuple):
 
     Attributes:
         endpoint: endpoint that the subscriber has connected or bound.
-        mode: kind of the current connection: "link", "prefix", "multicast", or "connecting" without a connection.
-        origin: id of the publisher's process, 16 bytes; None if unknown.
+        mode: kind of the current connection: "link", "prefix" or "multicast"; "connecting" without a connection.
+        origin: id of the publisher's process, 16 bytes; None if it is unknown.
         last_heard: seconds since the last frame arrived; None before the first frame.
-        refusal: reason of the last refused subscription, or None.
+        refusal: reason why a subscription was refused last, or None.
     """
 
     endpoint: str
@@ -48,23 +48,24 @@ class Place:
         link_endpoint: endpoint to which the link connects, or None.
         link: link to the publisher, or None.
         handle: handle of the link's current connection; empty without a connection.
-        fallback: choice between link and plain connection with `filtering="auto"`; otherwise None.
+        fallback: with `filtering="auto"`, the choice between link and plain connection; otherwise None.
         plain: plain connection, or None.
-        multicast: source of a multicast endpoint; otherwise None.
-        gaps: number of lost messages since the last message, by stream. The key None is for losses of the whole link.
-        refusals: refusals by the number of the subscription.
-        raised: numbers of the refused subscriptions whose refusal was raised.
+        multicast: reader of a multicast endpoint; otherwise None.
+        gaps: dict from stream numbers to the number of messages that were lost since the last message. The key None
+            counts losses of the whole link.
+        refusals: dict from the number of each refused subscription to its refusal.
+        raised: numbers of the refused subscriptions for which the program has already received an error.
         refusal: reason of the last refusal, or None.
-        begin: epoch and position from which the link delivers messages after a move. The plain connection has
-            delivered earlier messages. None without a move.
-        key_refusal: reason why a connection was refused because of a key; None if a connection is open. The text
-            continues a sentence that begins with the name of the publisher.
-        heard_at: time at which the last frame or message arrived, or None.
-        is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
+        begin: after a move from a plain connection to the link, the epoch and position of the first message that the
+            link delivers. None without a move.
+        key_refusal: text that explains why a key was refused; None if a connection is open. The text continues a
+            sentence that begins with the name of the publisher.
+        heard_at: time in seconds at which the last frame or message arrived, or None.
+        is_given_up: whether the connections have ended because a key was refused. `Keys` may connect again.
         is_connected: whether the link has a connection, with or without WELCOME. Only nodes set this attribute.
         is_bound: whether the subscriber binds the endpoint.
-        is_twin: whether another link reaches the same publisher.
-        drained: whether the plain or multicast connection was read empty since `drain` began.
+        is_twin: whether another link of the subscriber reaches the same publisher.
+        drained: whether the plain or multicast socket had no more messages at some time since `drain` began.
         reported: state of the link at the last call of `Connections.on_link`.
         reported_epoch: epoch of the link at the last call of `Connections.on_link`.
     """
@@ -121,7 +122,7 @@ class Place:
         return "connecting"
 
     def info(self, now: float) -> PublisherInfo:
-        """Return the state in the form that programs receive.
+        """Return the state as the public `PublisherInfo`.
 
         Args:
             now: time in seconds.
@@ -137,7 +138,7 @@ class Place:
 
         Args:
             needs_link: whether any subscription needs a link.
-            may_fall_back: whether a plain publisher may serve the subscriptions that need no link.
+            may_fall_back: whether a plain connection may serve the subscriptions that need no link.
             has_keys: whether the subscriber has keys.
         """
         if self.is_twin:
@@ -173,10 +174,10 @@ class Place:
         )
 
     def is_drained(self, revision: int) -> bool:
-        """Return whether all messages that were published before a declaration have arrived.
+        """Return whether all messages have arrived that the publisher sent before it applied a declaration.
 
         Args:
-            revision: revision of the declaration, which has removed subscriptions.
+            revision: revision of the declaration that has removed the drained subscriptions.
         """
         link = self.link
         if (self.plain is not None or self.multicast is not None) and not self.drained:
@@ -185,5 +186,5 @@ class Place:
             return True
         if link.state == LIVE:
             return link.idle >= revision
-        # More messages may arrive in a session that may resume.
+        # A session with a known epoch may resume. Then more messages may arrive.
         return link.epoch == links.UNKNOWN_EPOCH

@@ -1,13 +1,13 @@
 """Plain connections: one SUB for each endpoint, which subscribes to the prefixes of the patterns.
 
 With `filtering="prefix"` each endpoint has a SUB. Otherwise an endpoint has a SUB if the subscriber binds the endpoint,
-or if the publisher has no links. The library libzmq filters by prefix, and oz matches the patterns of each message that
-arrives.
+or if the publisher has no links. The library libzmq filters by prefix, and oz compares each received message with the
+patterns.
 
-- SNDHWM is 0, because a SUB with a limit drops subscriptions of a burst without an error.
+- SNDHWM is 0, because a SUB with a limit silently drops subscriptions if the program adds many patterns in a burst.
 - A SUB is closed but never disconnected, because libzmq aborts if a pipe ends inside the read of a multipart message.
-- The monitor reports the handshake. Before the handshake the publisher does not have the subscriptions.
-- With `filtering="auto"` a SUB begins without subscriptions. When the SUB subscribes, it begins to *serve*.
+- The monitor reports the handshake. Before the handshake, the publisher has not received the subscriptions.
+- With `filtering="auto"` a SUB first has no subscriptions. A SUB *serves* when it has subscribed to the prefixes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_FRAMES = 1 << 30
 
 
 class PlainPatterns:
-    """Patterns that plain publishers may serve."""
+    """Patterns of the subscriptions that plain connections may serve."""
 
     def __init__(self, delimiter: bytes | None = None) -> None:
         """Start without patterns.
@@ -75,7 +75,10 @@ class PlainPatterns:
         return [prefix for inbox in self._inboxes for prefix in self.prefixes_of(inbox)]
 
     def prefixes_of(self, inbox: Inbox) -> Iterable[bytes]:
-        """Return the prefixes of an inbox. The prefix of a literal pattern ends with the delimiter, and is exact."""
+        """Return the prefixes of an inbox.
+
+        With a delimiter, the prefix of a literal pattern includes the delimiter, so that it matches this subject only.
+        """
         found: list[bytes] = []
         for entry in inbox.entries:
             literal = None if self._delimiter is None else entry.pattern._compiled.literal
@@ -88,11 +91,11 @@ class PlainSocket:
 
     Attributes:
         socket: pyzmq socket.
-        endpoint: connected or bound endpoint, with the real port.
+        endpoint: connected or bound endpoint, with its port number.
         is_reached: whether the handshake of the connection is done.
         serves: whether the socket has subscribed to the prefixes.
-        is_empty: whether the last read has read all messages of the socket.
-        outcomes: outcomes of handshakes that the monitor has reported.
+        is_empty: whether the last read has left no message in the socket.
+        outcomes: results of handshakes, as the monitor has reported them.
     """
 
     def __init__(
@@ -112,12 +115,12 @@ class PlainSocket:
         Args:
             context: context of the socket.
             endpoint: endpoint to connect or bind.
-            prefixes: prefixes to subscribe to at once; None if the socket does not serve yet.
+            prefixes: prefixes to subscribe to; None if the socket must not serve yet.
             binds: whether to bind the endpoint.
             message_bytes: maximum size of a frame in bytes.
             high_water_mark: maximum number of messages that wait in the socket.
             keys: keys of the publishers; None without security.
-            multicast: options of a multicast endpoint; otherwise None.
+            multicast: options of a multicast endpoint; None for any other endpoint.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -171,7 +174,7 @@ class PlainSocket:
         if prefixes is not None:
             self.serve(prefixes)
         self.is_empty = False
-        # Over inproc and multicast there is no handshake, and no event reports a peer of a bound socket.
+        # Inproc and multicast have no handshake. For a bound socket, the monitor does not show whether a peer is ready.
         self.is_reached = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
         if not self.is_reached:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED
@@ -199,7 +202,7 @@ class PlainSocket:
             self.serves = True
 
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Subscribe to more prefixes, if the socket serves. libzmq counts equal prefixes."""
+        """Subscribe to more prefixes, if the socket serves. Equal prefixes are counted by libzmq."""
         if self.serves:
             for prefix in prefixes:
                 self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
@@ -211,7 +214,7 @@ class PlainSocket:
                 self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
 
     def read(self, limit: int) -> list[list[bytes]]:
-        """Return the frames of up to `limit` messages."""
+        """Return at most `limit` messages, each as a list of frames."""
         messages: list[list[bytes]] = []
         self.is_empty = False
         if self._raw is not None:
@@ -226,7 +229,7 @@ class PlainSocket:
         return messages
 
     def read_keyed(self, limit: int) -> list[tuple[str | None, list[bytes]]]:
-        """Return the publisher's key and the frames for each of up to `limit` messages of a bound socket."""
+        """Return at most `limit` messages of a bound socket, each as a pair of the publisher's key and the frames."""
         messages: list[tuple[str | None, list[bytes]]] = []
         self.is_empty = False
         try:
@@ -238,7 +241,7 @@ class PlainSocket:
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection, and set `is_reached`; return whether the monitor had an event."""
+        """Read the events of the monitor, and update `is_reached`; return whether there was an event."""
         has_any = False
         for event in self.monitor.read() if self.monitor is not None else ():
             has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED

@@ -1,24 +1,23 @@
-"""Queues of received messages. This module dispatches batches, bounds the queues, and acknowledges handled messages.
+"""Queues of received messages: delivery to the queues, their limits, and acknowledgement of handled messages.
 
 Theory of operation
 -------------------
-The messages of a subscription without a handler go to the queue of the subscriber (`shared`), until the program calls
-`receive` of the subscription or iterates over the subscription. From then on the messages go to a separate queue, and
-`Subscriber.receive` does not return them. Messages for a handler go to a separate queue from the start. With `inline`,
-the messages of a subscription are in no queue: `Dispatcher.inline` has the messages, and the engine calls the handler
-in the thread that reads.
+Messages of a subscription without a handler go to the queue of the subscriber (`shared`). When the program calls
+`receive` of a subscription, or iterates over it, the subscription gets its own queue, and `Subscriber.receive` no
+longer returns its messages. A subscription with a handler always has a queue. But with `inline`, a subscription
+has no queue: its messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the handler.
 
-A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected
-subscriptions do not share a queue, the gap has no position. Then the gap is in `Dispatcher.reports`, and the engine
-reports the gap at once.
+A queue holds messages and gaps in order. The gap is reported when the program has received the messages before it. If
+the affected subscriptions have different queues, there is no such position. Then the gap goes to `Dispatcher.reports`,
+and the engine reports the gap at once.
 
 The queue of a subscription is full when it has `max_pending` messages. Then the option `overflow` decides:
 
 - With None, `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
-- With a policy, the queue drops messages and puts a gap in their place.
+- With a policy, the queue drops messages and inserts a gap that reports the dropped messages.
 
-A message of a stream with `ack="handled"` is handled when each queue that received the message has handled it. An
-unwanted message of such a stream is abandoned, so that later messages can be acknowledged
+A message with `ack="handled"` is handled when all queues that received the message have handled it. If the
+subscription of a waiting message ends, the message is *abandoned*, so that later messages can be acknowledged
 (`oz.subscriber.link.Marks`).
 """
 
@@ -27,6 +26,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, repeat
 from operator import attrgetter
@@ -42,22 +42,27 @@ from oz.wire.extras import decode_extras
 from oz.wire.links import SID
 
 SHARED_PENDING = 65_536
-"""Number of messages in the queue of the subscriber at which the engine stops reading."""
+"""The engine stops reading when the queue of the subscriber holds this number of messages."""
 GAPS = 1_000
-"""Number of items in addition to 2 × `max_pending` at which the engine stops reading for a queue with a policy."""
+"""The engine also stops reading when a queue with an overflow policy holds 2 × `max_pending` + `GAPS` items, because
+the queue may contain many gaps."""
 MAX_ROUTES = 65_536
 """Maximum number of subjects whose routes are cached for one stream."""
 LONGEST_SUBJECT = 256
-"""Maximum size in bytes of a subject whose route is cached. The limit bounds the memory that peers can fill."""
+"""Maximum size in bytes of a subject whose route is cached, so that peers cannot fill the memory with long subjects."""
 MAX_IDS = 262_144
 """Maximum number of message ids that `dedupe` remembers."""
 MAX_FORWARDED = 65_536
-"""Maximum number of forwarded messages that are remembered. A message of two parallel forwarders is delivered once."""
+"""Maximum number of forwarded messages that the subscriber remembers, so that it can drop the second copy of a message
+that comes through two parallel forwarders."""
 MAX_REASONS = 20
-"""Maximum number of reasons of gaps that are counted separately."""
+"""Maximum number of gap reasons that are counted separately."""
+
+REMOVED = Gap(None, 0, 0, "")
+"""Item that replaces a message whose subscription has ended, or has a queue of its own. It is not reported."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
-"""Subject, payload and extras of a direct message. The extras may have any content."""
+"""Subject, payload and extras of a direct message. The extras are not checked yet."""
 
 _new = tuple.__new__
 _subject = attrgetter("subject")
@@ -71,13 +76,13 @@ class SubscriberStats:
         received: number of messages that arrived, without repeats.
         delivered: number of messages that a queue or an inline handler received.
         filtered: number of plain messages that matched a prefix, but no pattern.
-        malformed: number of messages and frames that do not decode.
+        malformed: number of messages and frames that could not be decoded.
         dropped: number of messages that the full queue of a subscription dropped.
-        lost: number of messages that gaps report as lost or dropped.
-        repeated: number of messages that arrived twice, or whose id is known.
+        lost: number of messages that gaps reported as lost or dropped.
+        repeated: number of messages that arrived a second time, or whose id `dedupe` has seen before.
         unwanted: number of messages whose subscription has ended, or that another member of the group received.
-        failed: number of handler calls that raised.
-        denied: number of messages that the permissions of their publisher deny.
+        failed: number of handler calls that raised an exception.
+        denied: number of received messages that their publisher's key was not allowed to publish.
     """
 
     received: int = 0
@@ -93,12 +98,12 @@ class SubscriberStats:
 
 
 class Queue:
-    """Messages and gaps of one receiver, in order.
+    """Messages and gaps that wait for one receiver.
 
     Attributes:
         items: messages and gaps in order.
         inbox: inbox of the subscription that owns the queue; None for the queue of the subscriber.
-        work: list to which the queue adds itself for each item that a handler must receive; None without a handler.
+        work: list to which the queue appends itself for each item that a handler must receive; None without a handler.
         full: set to which the queue adds itself when the engine must stop reading.
     """
 
@@ -123,11 +128,11 @@ class Queue:
 
         Args:
             messages: messages in order.
-            origin: id of the messages' publisher.
+            origin: id of the publisher's process.
         """
         items = self.items
         if self.overflow is None or len(items) + len(messages) <= self.max_pending:
-            # A single call, so that no exception of a signal handler splits a batch.
+            # A single C call, so that a signal handler that raises cannot split a batch.
             items += messages
             if self.work is not None:
                 self.work.extend(repeat(self, len(messages)))
@@ -143,14 +148,14 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap. With "drop_newest", add the gap to an equal gap at the end, because the queue is bounded.
+        """Append a gap. With "drop_newest", add the gap to a similar gap at the end of the queue, if there is one.
 
-        Gaps count for the limit of a queue too, so that a flood of gaps stops the reading.
+        Gaps count for the limit of the queue like messages, because too many gaps would also fill the memory.
         """
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
-        # In a queue with a policy, new messages remove old items. Gaps alone remove no items.
+        # A queue with an overflow policy has a higher limit, because new messages remove old items, but gaps do not.
         limit = self.max_pending if self.overflow is None else 2 * self.max_pending + GAPS
         if len(self.items) >= limit:
             self.full.add(self)
@@ -158,7 +163,11 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to a gap with its origin and reason after the last message; return False if there is none."""
+        """Find a gap with the same origin and reason behind the last message, and join the two gaps.
+
+        Returns:
+            False if there is no similar gap.
+        """
         try:
             for place in count(-1, -1):
                 last = self.items[place]
@@ -168,12 +177,12 @@ class Queue:
                     self.items[place] = _joined(last, gap)
                     return True
         except IndexError:
-            # The queue has only gaps, or a receiver in another thread has removed the item.
+            # The queue has no message, or another thread has removed the item.
             pass
         return False
 
     def _make_space(self, message: Message, origin: bytes | None) -> bool:
-        """Drop a message for a full queue; return whether the queue has space for the new message."""
+        """Apply the overflow policy to a full queue. Return whether the queue now has space for the new message."""
         items = self.items
         if self.overflow == "drop_newest":
             self._count_drop(message)
@@ -184,7 +193,7 @@ class Queue:
             for replaced in self._conflate(message.subject):
                 origins.add(replaced.origin)
                 dropped += 1
-        # Gaps with other reasons stay at the front of the queue.
+        # Gaps with other reasons than "full" stay at the front of the queue.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
@@ -200,13 +209,17 @@ class Queue:
             else:
                 kept.append(oldest)
         if dropped:
-            # One gap for all publishers, because gaps take the space of messages.
+            # Report all publishers in one gap, because gaps need space in the queue.
             items.appendleft(Gap(origins.pop() if len(origins) == 1 else None, dropped, 0, "full"))
         items.extendleft(reversed(kept))
         return True
 
     def _conflate(self, subject: str) -> list[Message]:
-        """Drop all messages of `subject`, and the older messages of each other subject; return the dropped messages."""
+        """Drop all messages with `subject`, and keep only the newest message of each other subject.
+
+        Returns:
+            The dropped messages.
+        """
         kept: deque[Message | Gap] = deque()
         seen = {subject}
         dropped = []
@@ -224,29 +237,28 @@ class Queue:
 
     def _count_drop(self, message: Message) -> None:
         self.dropped += 1
-        # With `ack="handled"`, the link acknowledges later messages only after this one.
+        # With `ack="handled"`, later messages cannot be acknowledged before this message.
         message.ack()
 
 
 class Inbox:
-    """Receiving side of one subscription.
+    """Receiver of the messages of one subscription.
 
     Attributes:
-        entries: entry of each pattern of the subscription.
-        handle: `Subscription` object of the program. The object of a node is referenced weakly, because the node's
-            thread has a reference to the inbox.
-        handler: function that is called with each message, or None.
-        is_inline: whether the handler runs in the thread that reads.
+        entries: the subscription's patterns, as entries of `Subscriptions`.
+        handle: `Subscription` object of the program. For a node this is a weak reference, because the node's thread
+            refers to the inbox, and must not keep the program's object alive.
+        handler: function called with each message, or None.
+        is_inline: whether the thread that reads the sockets calls the handler directly.
         queue: own queue of the subscription; None if its messages go to the queue of the subscriber.
-        limit: number of messages after which the subscription ends; None without a limit.
-        delivered: number of delivered messages, which is counted only if `limit` is not None.
-        dropped: number of messages that a publisher has dropped for the subscription.
-        falls_back: whether plain publishers may serve the subscription.
+        limit: the subscription ends after this number of messages; None without a limit.
+        delivered: number of delivered messages, counted only if there is a limit.
+        dropped: number of messages that publishers have dropped for the subscription.
+        falls_back: whether the subscription may use plain connections.
         is_active: whether the subscription still receives messages.
-        is_removed: whether `unsubscribe` has ended the subscription. Messages of a removed
-            subscription are dropped.
-        replier: function of a node that sends a reply. Its arguments are the request, the payload and the headers. None
-            without a node.
+        is_removed: whether `unsubscribe` has ended the subscription, so that its waiting messages are dropped.
+        replier: function of a node that sends a reply. Its arguments are the request, the payload and the headers.
+            None without a node.
     """
 
     __slots__ = (
@@ -285,7 +297,7 @@ class Inbox:
 
     @property
     def handle(self) -> Any:
-        """`Subscription` object of the program; None if a node's object was deleted."""
+        """`Subscription` object of the program; None if the program has deleted the object of a node."""
         found = self._handle
         return found() if isinstance(found, weakref.ref) else found
 
@@ -295,7 +307,7 @@ class Inbox:
 
     @property
     def is_over(self) -> bool:
-        """Whether the subscription has received `limit` messages."""
+        """Whether the subscription has received `limit` messages, and must end."""
         return self.limit is not None and self.delivered >= self.limit
 
 
@@ -305,8 +317,9 @@ class Route:
     Attributes:
         subject: subject as text.
         inboxes: inboxes whose patterns match the subject.
-        queues: queues that receive each message without further checks; empty if a message needs further checks.
-        target: the only queue in `queues`; None if `queues` is empty or has several queues.
+        queues: queues to which each message can be appended without more checks. Empty if `Dispatcher.put` must check
+            each message.
+        target: the queue in `queues`, if there is exactly one; otherwise None.
     """
 
     __slots__ = ("inboxes", "queues", "subject", "target")
@@ -317,11 +330,11 @@ class Route:
 
 
 class Routes(dict[bytes, Route]):
-    """Cached routes of a stream, by subject.
+    """Dict from subjects to the cached routes of one stream.
 
     Attributes:
-        target: queue that is the `target` of every route; None if the routes have different targets.
-        cache: cache of the compiled part, or None.
+        target: queue that is the `target` of all routes of the stream; None if the routes have different targets.
+        cache: cache that C code uses, or None.
     """
 
     __slots__ = ("_is_new", "cache", "target")
@@ -333,14 +346,14 @@ class Routes(dict[bytes, Route]):
         self._is_new = True
 
     def update_target(self, route: Route) -> None:
-        """Update `target` for a new route, whose subject may be too long for the cache."""
+        """Update `target` for a new route. The caller does this for each route, even if `store` does not cache it."""
         if self._is_new:
             self.target, self._is_new = route.target, False
         elif route.target is not self.target:
             self.target = None
 
     def store(self, subject: bytes, route: Route) -> None:
-        """Cache a route, unless its subject is longer than `LONGEST_SUBJECT`."""
+        """Cache a route, if its subject is not longer than `LONGEST_SUBJECT`."""
         if len(subject) <= LONGEST_SUBJECT:
             if len(self) >= MAX_ROUTES:
                 self.clear()
@@ -352,18 +365,19 @@ class Dispatcher:
 
     Attributes:
         shared: queue of the subscriber.
-        work: queues of handlers in the order of their items, with one entry for each item.
-        inline: messages for inline handlers in order, each with its inbox.
+        work: queues with items for handlers. A queue is in this list one time for each item, in the order of the
+            items.
+        inline: pairs of inbox and message for inline handlers, in order.
         decode: function of the codec that decodes a payload, or None.
         reports: gaps that the engine must report at once.
-        finished: inboxes that have received `limit` messages.
+        finished: inboxes that have received `limit` messages, and must end.
         stats: counters of the subscriber.
-        lost: number of messages that gaps report, by reason.
-        unknown_losses: number of gaps without a number of messages, by reason.
-        on_direct: function that receives the messages of the direct stream, each as undecoded subject, payload and
-            extras; None if the messages are unwanted. The engine's lock is held, and the function must not raise.
-        on_marked: function that is called under the engine's lock with each message that has headers; None without a
-            trace.
+        lost: dict from the reason of gaps to the number of missing messages.
+        unknown_losses: dict from the reason of gaps to the number of gaps whose number of messages is unknown.
+        on_direct: function called with the link and a list of direct messages; None if direct messages are unwanted.
+            It is called under the engine's lock, and must not raise.
+        on_marked: function called under the engine's lock with each message that has headers; None if no message is
+            traced.
     """
 
     def __init__(
@@ -378,11 +392,11 @@ class Dispatcher:
         Args:
             subscriptions: subscriptions of the subscriber.
             decode: function of the codec that decodes a payload, or None.
-            dedupe: whether to drop a message with a known id.
+            dedupe: whether to drop a message whose id was received before.
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
-        self._forwarded: dict[tuple[int, bytes, int], None] = {}
+        self._forwarded: dict[tuple[int, bytes, bytes, int], None] = {}
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
@@ -403,13 +417,13 @@ class Dispatcher:
     # inboxes
 
     def add(self, inbox: Inbox, max_pending: int, overflow: str | None, *, has_work: bool = True) -> None:
-        """Add an inbox whose entries are in the subscriptions.
+        """Add an inbox. The caller has added its entries to the subscriptions.
 
         Args:
             inbox: inbox to add.
             max_pending: maximum number of messages in the inbox's own queue.
-            overflow: policy of the inbox's own queue, or None.
-            has_work: whether `work` lists the messages for the inbox's handler.
+            overflow: overflow policy of the inbox's own queue, or None.
+            has_work: whether to add the inbox's queue to `work` for each message for the handler.
         """
         self.inboxes[inbox] = None
         if inbox.handler is not None and not inbox.is_inline:
@@ -421,25 +435,22 @@ class Dispatcher:
         if inbox.queue is not None:
             return inbox.queue
         queue = self._add_queue(inbox, max_pending, overflow, None)
-        kept: list[Message | Gap] = []
-        items = self.shared.items
-        for _ in range(len(items)):
-            item = items.popleft()
-            if isinstance(item, Message) and inbox in item.route.inboxes:
-                if all(receiver.queue is not None for receiver in item.route.inboxes):
-                    queue.items.append(item)
-                    continue
+        for place, item in self._shared_items():
+            if not isinstance(item, Message) or inbox not in item.route.inboxes:
+                continue
+            rest: Message | Gap = REMOVED
+            left: list[int] = []
+            if any(receiver.queue is None for receiver in item.route.inboxes):
+                rest = item
                 if isinstance(item, HandledMessage):
-                    if item.arrival.left is None:
-                        item = _delivery(item, [1])
-                    left = item.arrival.left
-                    assert left is not None
+                    left = item.arrival.left or [1]
                     left[0] += 1
-                    queue.items.append(_delivery(item, left))
-                else:
-                    queue.items.append(item)
-            kept.append(item)
-        items.extend(kept)
+                    rest = item = _delivery(item, left)
+            if self._replace_shared(place, rest):
+                queue.items.append(_delivery(item, left or None))
+            elif left:
+                left[0] -= 1
+        self._trim_shared()
         self.forget()
         return queue
 
@@ -451,29 +462,56 @@ class Dispatcher:
         return inbox.queue
 
     def remove(self, inbox: Inbox) -> None:
-        """Remove an inbox, and the messages that no other inbox receives."""
+        """Remove an inbox, and its waiting messages that no other inbox receives."""
         self.inboxes.pop(inbox, None)
         inbox.is_active, inbox.is_removed = False, True
         queue = inbox.queue
         if queue is not None:
             self._own.pop(queue, None)
             self._full.discard(queue)
-            while queue.items:
-                self.abandon(queue.items.popleft())
+            # Another thread may receive the last message meanwhile.
+            with suppress(IndexError):
+                while True:
+                    self.abandon(queue.items.popleft())
         else:
-            items = self.shared.items
-            for _ in range(len(items)):
-                item = items.popleft()
-                if isinstance(item, Message) and not any(
-                    not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
+            for place, item in self._shared_items():
+                if (
+                    isinstance(item, Message)
+                    and all(
+                        receiver.is_removed or receiver.queue is not None for receiver in item.route.inboxes
+                    )
+                    and self._replace_shared(place, REMOVED)
                 ):
                     self.abandon(item)
-                else:
-                    items.append(item)
+            self._trim_shared()
         self.forget()
 
+    def _shared_items(self) -> list[tuple[int, Message | Gap]]:
+        """Return the items of `shared`, each with its negative index.
+
+        Other threads take messages from the left end without the lock, and a signal handler may raise at any time.
+        Negative indexes stay valid, and items that stay in the queue are never moved.
+        """
+        items = list(self.shared.items)
+        return list(enumerate(items, -len(items)))
+
+    def _replace_shared(self, place: int, item: Message | Gap) -> bool:
+        """Replace an item of `shared`; return False if another thread has taken it."""
+        try:
+            self.shared.items[place] = item
+        except IndexError:
+            return False
+        return True
+
+    def _trim_shared(self) -> None:
+        """Delete the removed items at the right end, so that they do not count as waiting when nothing is received."""
+        items = self.shared.items
+        with suppress(IndexError):
+            while items[-1] is REMOVED:
+                items.pop()
+
     def abandon(self, item: Message | Gap) -> None:
-        """Record that a message will not be handled, because its subscription has ended; see `Link.abandon`."""
+        """Record that one queue will not handle a message, because its subscription has ended; see `Link.abandon`."""
         if isinstance(item, HandledMessage):
             arrival = item.arrival
             if self._is_last(item):
@@ -516,8 +554,8 @@ class Dispatcher:
             link: link over which the messages arrived.
             effect: messages that have arrived.
             time_ns: time at which the batch was read, in nanoseconds since 1970.
-            gap: number of messages that were lost before the first message.
-            acknowledge: function that is called with each message of an `ack="handled"` stream when it is handled.
+            gap: number of messages that were lost directly before the first message.
+            acknowledge: function that must be called for each handled message, if the stream has `ack="handled"`.
         """
         stream, content = effect.stream, effect.content
         routes = self._routes.get(stream)
@@ -573,16 +611,16 @@ class Dispatcher:
         flat = effect.flat
         subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
         self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
-        # The frame is confirmed, because an exception of a signal handler must not deliver the messages again.
+        # Confirm the frame now, so that the messages are not delivered again if a signal handler raises later.
         link.confirm_frame()
 
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
         """Deliver messages to their queues.
 
         Args:
-            target: queue that receives all messages; None if the messages have different routes.
+            target: queue that receives all messages; None if the messages have different queues.
             messages: messages in order.
-            origin: id of the messages' publisher.
+            origin: id of the publisher's process.
         """
         if target is not None:
             self._extend(target, messages, origin)
@@ -614,7 +652,7 @@ class Dispatcher:
         extras: list[Any],
         is_handled: bool,
     ) -> list[Message]:
-        """Return message objects for messages with extras or a codec. A message that does not decode becomes a gap."""
+        """Return message objects for messages with extras or a codec. Report a gap for a message that is malformed."""
         kind = HandledMessage if is_handled else Message
         messages = []
         for offset in range(len(subjects)):
@@ -628,14 +666,14 @@ class Dispatcher:
                 if self.decode is not None:
                     value = self.decode(payload)
             except Exception:
-                # A codec may raise anything.
+                # A codec of the program may raise any exception.
                 self.stats.malformed += 1
                 if is_handled:
                     arrival.link.abandon(arrival.epoch, stream, sequence)
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
             sid = None if found is None else found.get(SID)
-            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid):
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid, subject):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
@@ -651,25 +689,34 @@ class Dispatcher:
                 self.on_marked(message)
         return messages
 
-    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
+    def is_repeat(
+        self,
+        stream: int,
+        fields: Extras,
+        is_redelivered: bool,
+        sid: int | None = None,
+        subject: bytes = b"",
+    ) -> bool:
         """Return whether a stream has received a message before. The id and the source of the message are remembered.
 
         Args:
             stream: stream number of the message.
-            fields: optional fields of the message, with its id and its source.
-            is_redelivered: whether another member of the group may have received the message.
+            fields: optional fields of the message, among them its id and, for a forwarded message, its source.
+            is_redelivered: whether another member of the group may have received the message. A redelivered message
+                is never a repeat.
             sid: number of the only subscription that receives a last value; None for other messages.
+            subject: subject of the message.
         """
         if (
             fields.forwarded is not None
             and not is_redelivered
-            and self._came_before(stream, fields.forwarded)
+            and self._came_before(stream, subject, fields.forwarded)
         ):
             return True
         ids = self._ids
         if ids is None or fields.message_id is None or is_redelivered:
             return False
-        # A publisher sends a message once for each stream.
+        # The key includes the stream, because a publisher sends a copy of each message on each matching stream.
         found = stream, sid, fields.message_id
         if found in ids:
             return True
@@ -680,9 +727,12 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
-        """Return whether a forwarded message has already arrived, and remember the message."""
-        known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
+    def _came_before(self, stream: int, subject: bytes, forwarded: Forwarded) -> bool:
+        """Return whether a forwarded message has already arrived, and remember the message.
+
+        The subject counts too, so that a key suppresses no message on a subject that it may not publish.
+        """
+        known, found = self._forwarded, (stream, subject, forwarded.origin, forwarded.position)
         if found in known:
             return True
         known[found] = None
@@ -695,7 +745,7 @@ class Dispatcher:
         return self._routes.get(stream)
 
     def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
-        """Return the route of a subject that is not cached, and cache the route."""
+        """Create and cache the route of a subject that is not cached, and return the route."""
         route = self._make_route(stream, subject, extras)
         routes.update_target(route)
         routes.store(subject, route)
@@ -753,14 +803,14 @@ class Dispatcher:
     def _extend(
         self, queue: Queue, messages: list[Message], origin: bytes | None, *, is_first: bool = True
     ) -> None:
-        """Append messages to a queue. A message that several queues receive is counted at the first queue."""
+        """Append messages to a queue. If several queues receive a message, only the first queue counts it."""
         dropped = queue.extend(messages, origin)
         self.stats.dropped += dropped
         self.stats.delivered += (len(messages) if is_first else 0) - dropped
 
     @staticmethod
     def _is_last(message: Message) -> bool:
-        """Record that one queue is done with a message; return whether no other queue must handle the message."""
+        """Record that one queue has finished with a message; return whether all queues have finished."""
         arrival = message.arrival
         if arrival.left is None:
             return True
@@ -785,13 +835,13 @@ class Dispatcher:
         match: Callable[[bytes], tuple[Inbox, ...]],
         delimiter: bytes | None = None,
     ) -> int:
-        """Deliver messages of a plain publisher; return the number of messages that a pattern matches.
+        """Deliver messages of a plain publisher; return the number of messages that match a pattern.
 
         Args:
             batch: list of messages, each a list of frames.
             time_ns: time at which the messages were read, in nanoseconds since 1970.
             match: function that returns the inboxes whose patterns match a subject.
-            delimiter: bytes between subject and payload in messages of one frame; None for other messages.
+            delimiter: bytes between subject and payload in messages of one frame; None for messages of two frames.
         """
         routes, decode, shared_arrival = self._plain_routes, self.decode, Arrival(None, time_ns)
         if HOT is not None and decode is None and delimiter is None:
@@ -861,21 +911,21 @@ class Dispatcher:
         return route
 
     def unmatched_subject(self) -> str | None:
-        """Return a subject that came without a link and that no pattern matches; None if none is cached."""
+        """Return a subject that arrived without a link and matches no pattern; None if no such subject is cached."""
         routes = reversed(self._plain_routes.values())
         return next((route.subject for route in routes if not route.inboxes), None)
 
     # gaps
 
     def put_gap(self, gap: Gap, stream: int | None) -> None:
-        """Put a gap into the queue of the affected subscriptions, or into `reports` if they share no queue.
+        """Append a gap to the queue of the affected subscriptions. If they have several queues, append it to `reports`.
 
         Args:
             gap: gap to report.
-            stream: number of the stream that lost messages; None for all streams of a link.
+            stream: number of the stream that lost messages; None if all streams may have lost messages.
         """
         losses = self.unknown_losses if gap.count is None else self.lost
-        # The number of reasons is bounded, because a forwarder passes on reasons from another bus.
+        # Limit the number of reasons, because a forwarder passes on reasons from another bus, which can be any texts.
         reason = gap.reason if gap.reason in losses or len(losses) < MAX_REASONS else "other"
         losses[reason] = losses.get(reason, 0) + (1 if gap.count is None else gap.count)
         if gap.count is not None and gap.reason != "malformed":
@@ -898,7 +948,7 @@ class Dispatcher:
     # interrupted frames
 
     def remove_from(self, link: Link, sequence: int) -> None:
-        """Remove the messages of a link from a sequence on, because the delivery of their frame was interrupted."""
+        """Remove the messages of a link from a sequence number on, because their delivery was interrupted."""
         for queue in (self.shared, *self._own):
             items = queue.items
             while items:

@@ -1,15 +1,15 @@
-"""Subscriptions of a subscriber, with numbered streams, numbered changes, and the match of received messages.
+"""Subscriptions of a subscriber: their streams, their declaration to publishers, and the match of received messages.
 
 Theory of operation
 -------------------
 All links of a subscriber declare the same subscriptions. Each change of the subscriptions raises the number `revision`.
-A link remembers the revision of its last declaration, and declares the changes since then. If the log of changes is too
-short, the link declares all subscriptions with base 0.
+A link remembers the revision of its last declaration, and declares the changes since then. If the log of changes does
+not reach back to this revision, the link declares all subscriptions with base 0.
 
-Subscriptions with equal delivery options share a *stream*. This module numbers the streams. A number
-belongs to its options for the life of the subscriber, so that a message in transit is never dispatched by other
-options. A publisher sends each message once for each stream that matches, and `match` returns the subscriptions of that
-stream. Stream 0 is the direct stream (`oz.wire.links`). It has no subscriptions and is never declared.
+Subscriptions with equal delivery options share a *stream*, which has a number. A stream number is never reused for
+other options, because messages that are still on their way would get the wrong options. A publisher sends a separate
+copy of a message on each stream with a matching pattern. For each copy, `match` returns the matching subscriptions of
+its stream. Stream 0 is the direct stream (`oz.wire.links`), which has no subscriptions and is never declared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."
-"""Prefix of the subjects that oz itself publishes, such as advisories of a gateway."""
-_LOG = 1_000  # Number of changes that are kept for incremental declarations.
+"""Prefix of subjects that oz itself publishes, for example advisories of a gateway."""
+_LOG = 1_000  # Maximum number of changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_535
 DIRECT_OPTIONS = DEFAULT_OPTIONS
 """Options of the direct stream."""
@@ -36,12 +36,12 @@ class Subscription:
     """One pattern of a subscriber.
 
     Attributes:
-        sid: number of the subscription, which is never used again.
+        sid: number of the subscription; it is never reused.
         stream: number of the subscription's stream.
         pattern: compiled pattern.
         options: delivery options of the stream.
-        last_value: whether publishers send the last value of each subject that matches.
-        owner: object of the caller that receives the messages, such as an `Inbox`.
+        last_value: whether publishers first send the newest message of each matching subject.
+        owner: object that receives the messages, for example an `Inbox`.
         is_active: whether the subscription has not ended.
     """
 
@@ -56,7 +56,7 @@ class Subscription:
 
     @property
     def item(self) -> Item:
-        """Entry of the subscription in a declaration."""
+        """Entry for this subscription in a declaration."""
         return Item(self.sid, self.stream, *spell(self.pattern), self.last_value)
 
 
@@ -65,9 +65,9 @@ class Subscriptions:
 
     Attributes:
         revision: number of the last change; 0 before the first change.
-        by_sid: active subscriptions by their number.
-        is_drained: whether the whole subscriber is drained. Other members then receive the unhandled messages.
-        index_class: class of the pattern index of each stream.
+        by_sid: dict of active subscriptions, by `sid`.
+        is_drained: whether the whole subscriber is drained, so that other members receive its unhandled messages.
+        index_class: class of the pattern index; each stream has an index.
     """
 
     index_class: type[PatternIndex[Subscription]] = PatternIndex
@@ -93,17 +93,17 @@ class Subscriptions:
         last_value: bool = False,
         owner: Any = None,
     ) -> Subscription:
-        """Add a subscription. Afterwards the caller calls `declare` of each link.
+        """Add a subscription. Afterwards the caller must call `declare` of each link.
 
         Args:
             pattern: compiled pattern.
             options: delivery options.
-            last_value: whether publishers send the last value of each subject that matches.
+            last_value: whether publishers first send the newest message of each matching subject.
             owner: object that receives the messages.
 
         Raises:
             ConfigurationError: the subscriber has too many different delivery options.
-            PatternError: a publisher cannot receive the pattern.
+            PatternError: the pattern cannot be encoded in a declaration.
         """
         spell(pattern)
         number = self._numbers.get(options)
@@ -129,19 +129,19 @@ class Subscriptions:
         self._active[number] = self._active.get(number, 0) + 1
         index = self._indexes.get(number)
         if index is None:
-            # The dispatcher has a cache of its own.
+            # No cache here, because the dispatcher has a cache.
             index = self._indexes[number] = self.index_class(cache_size=0)
         index.add(pattern, subscription)
         self._changed(subscription)
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription, if it is active. Afterwards the caller calls `declare` of each link."""
+        """Remove a subscription, if it is active. Afterwards the caller must call `declare` of each link."""
         if self.retire(subscription):
             self.forget(subscription)
 
     def retire(self, subscription: Subscription) -> bool:
-        """End a subscription at the publishers for `drain`. Its messages are still delivered until `forget`.
+        """End a subscription at the publishers. Until `forget`, messages that arrive for it are still delivered.
 
         Returns:
             Whether the subscription was active.
@@ -155,7 +155,7 @@ class Subscriptions:
         return True
 
     def forget(self, subscription: Subscription) -> None:
-        """End the delivery to a retired subscription. A later declaration names it as removed."""
+        """End the delivery to a retired subscription. Later declarations list the subscription as removed."""
         del self._retired[subscription.sid]
         self._full = 0, []
         number = subscription.stream
@@ -165,11 +165,17 @@ class Subscriptions:
             del self._active[number], self._indexes[number]
 
     def release(self, subscription: Subscription) -> None:
-        """Declare a drained subscription as removed, so that other members receive its unhandled messages."""
+        """Make the next declaration list a drained subscription as removed.
+
+        Publishers then send its unhandled messages to other members.
+        """
         self._changed(subscription)
 
     def renew(self) -> int:
-        """Return a new revision without a change. Its ANSWER comes after all messages that were published before."""
+        """Return a new revision without a change.
+
+        When a link receives the ANSWER to this revision, it has received all messages that were published before.
+        """
         self.revision += 1
         return self.revision
 
@@ -182,7 +188,7 @@ class Subscriptions:
         return self._options[stream] if 0 <= stream < len(self._options) else None
 
     def declaration(self, base: int) -> tuple[list[bytes], bool]:
-        """Return the frames that declare the current revision, and whether they replace all subscriptions.
+        """Return the frames that declare the current revision, and whether these frames replace all subscriptions.
 
         Args:
             base: revision that the publisher has; 0 if the publisher has no subscriptions.
@@ -191,7 +197,7 @@ class Subscriptions:
         if not base or not log or log[0][0] > base + 1:
             revision = max(self.revision, 1)
             if self._full[0] != revision:
-                # The frames are kept for other links, and because a publisher may often request all subscriptions.
+                # Keep the frames, because all links send them, and a publisher may request all subscriptions often.
                 items = [subscription.item for subscription in self.by_sid.values()]
                 streams = {number: self._options[number] for number in self._active}
                 drained = [-sid for sid in self._retired]
@@ -216,7 +222,8 @@ class Subscriptions:
         Args:
             stream: number of the stream.
             subject: subject as bytes.
-            extras: undecoded extras of the message. For a last value, they name the only subscription.
+            extras: undecoded extras of the message, or None. The extras of a last value contain the `sid` of the only
+                subscription that receives it.
         """
         if extras is not None and SID in extras:
             subscription = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
@@ -231,5 +238,5 @@ class Subscriptions:
 
 
 def names_reserved(pattern: Pattern) -> bool:
-    """Return whether a pattern begins with `RESERVED`. Only such patterns match the subjects that oz publishes."""
+    """Return whether a pattern begins with `RESERVED`. Only then it receives subjects that oz itself publishes."""
     return all(prefix.startswith(RESERVED) for prefix in pattern.prefixes)

@@ -33,8 +33,9 @@ Handler = Callable[[BaseMessage], None]
 class Subscription(SubscriptionBase):
     """One subscription of a `Subscriber`.
 
-    `Subscriber.receive` returns the messages of a subscription without a handler. After the first
-    call of `Subscription.receive`, or the first iteration over the subscription, only these two return the messages.
+    `Subscriber.receive` returns the messages of all subscriptions without a handler. When the program calls
+    `Subscription.receive` or iterates over a subscription, this subscription gets its own queue, and
+    `Subscriber.receive` no longer returns its messages.
     """
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
@@ -45,18 +46,18 @@ class Subscription(SubscriptionBase):
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
+            ClosedError: the subscription has ended, the subscriber is closed, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
         received: Message = self._subscriber._receive(self._queue(), timeout)
         return received
 
     def __iter__(self) -> Iterator[BaseMessage]:
-        """Receive until the subscription or the subscriber ends."""
+        """Receive messages until the subscription ends or the subscriber is closed."""
         return _iterate(self._subscriber, self._queue())
 
     def unsubscribe(self) -> None:
-        """End the subscription. Messages that wait are dropped. A second call has no effect.
+        """End the subscription, and drop the messages that wait. A second call has no effect.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -64,16 +65,16 @@ class Subscription(SubscriptionBase):
         self._engine.unsubscribe(self._inbox)
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription, but deliver the messages that were published before.
+        """End the subscription, but deliver the messages that were published before the call.
 
-        Handlers run meanwhile. Without a handler, `receive` returns the remaining messages, and then raises
-        ClosedError.
+        Handlers run during the call. If the subscription has no handler, `receive` returns the remaining messages, and
+        then raises ClosedError.
 
         Args:
             timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
-            Whether all messages published before were delivered within `timeout`.
+            Whether all these messages have arrived within `timeout`, and the handler has finished.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -84,21 +85,21 @@ class Subscription(SubscriptionBase):
 
 
 class Subscriber(SubscriberBase, Pollable):
-    """Receives messages of publishers by pattern. Threads may share it.
+    """Receives messages whose subjects match its patterns. Several threads may share a subscriber.
 
-    The subscriber has no thread. Handlers run in the thread that calls `receive`, `run` or `drain`, or that
-    iterates over the subscriber. `connect` and `subscribe` send at once.
+    The subscriber creates no thread. Handlers run in the thread that calls `receive`, `run` or `drain`, or that
+    iterates over the subscriber. `connect` and `subscribe` send to the publishers at once.
 
     Args:
         connect: endpoint of a publisher, or a list of endpoints.
-        bind: endpoint to bind for plain publishers that connect, or a list of endpoints.
+        bind: endpoint to which plain publishers connect, or a list of endpoints.
         codec: codec that decodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
-        dialect: dialect of patterns that name no dialect.
+        dialect: dialect of patterns given as text, if `subscribe` names no dialect.
         filtering: kind of connections. "publisher" uses only links, and "prefix" uses only plain connections. "auto"
             uses a link, or a plain connection if the publisher does not answer on the link.
-        links: link endpoint of the only endpoint, or a dict of link endpoints by endpoint, for publishers behind
-            address translation.
-        on_gap: function that is called with each `Gap`, in order with the messages.
+        links: link endpoint of the publisher, if it does not follow from `connect`, for example because of address
+            translation. For several endpoints, a dict from endpoints to link endpoints.
+        on_gap: function called with each `Gap`, when the program has received the messages before the gap.
         security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: ZeroMQ context; default: `zmq.Context.instance()`.
         options: options that few programs change.
@@ -123,17 +124,17 @@ class Subscriber(SubscriberBase, Pollable):
         Raises:
             EndpointError: the endpoint cannot be used here.
             PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
-                connected: call `connect` again after the exchange of keys. If a key is refused later, the next call
-                that waits raises the error, and the subscriber continues to connect to the endpoint.
+                connected: call `connect` again when both sides trust each other. If a key is refused after `connect`
+                has returned, the next call that waits raises the error, and the subscriber tries to connect again.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
 
     def bind(self, endpoint: str | bytes) -> str:
-        """Bind an endpoint for plain publishers that connect. Their messages are filtered by prefix and pattern.
+        """Bind an endpoint to which plain publishers connect. Messages are filtered by prefix and pattern.
 
         Returns:
-            The endpoint with the real port.
+            The bound endpoint, with its port number.
 
         Raises:
             EndpointError: the endpoint cannot be used here.
@@ -143,7 +144,7 @@ class Subscriber(SubscriberBase, Pollable):
         return self._engine.bind(as_text(endpoint))
 
     def disconnect(self, endpoint: str | bytes) -> None:
-        """Disconnect from a publisher. Its session ends.
+        """Disconnect from a publisher. The session with this publisher ends.
 
         Raises:
             EndpointError: the endpoint is not connected.
@@ -179,17 +180,18 @@ class Subscriber(SubscriberBase, Pollable):
         """Subscribe to a pattern, or to several patterns as one subscription.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: function that is called with each message, in the thread that waits. Exceptions of the handler are
-                logged and counted.
-            dialect: dialect of the patterns as text; None for the subscriber's dialect.
-            group: name of a queue group. Each message goes to one member of a group.
-            overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
-                "conflate", or None for the `on_full` of the publisher.
-            last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
-                the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
-            max_messages: number of messages after which the subscription ends.
+            pattern: text, bytes, `Pattern`, compiled regex, or a list of these. Bytes are a plain prefix.
+            handler: function called with each message, in the thread that waits. If the handler raises, the exception
+                is logged and counted.
+            dialect: dialect of patterns given as text; None uses the dialect of the subscriber.
+            group: name of a queue group. The publisher sends each message to only one member of the group.
+            overflow: reaction of the publisher when too many messages wait: "drop_newest", "drop_oldest" or "conflate".
+                With None, the argument `on_full` of the publisher decides.
+            last_value: whether the publisher first sends the newest message of each matching subject.
+            ack: "received" acknowledges a message when it has arrived. "handled", for groups only, acknowledges a
+                message when its handler has returned or raised. Without a handler, the next call of `receive` in the
+                same thread acknowledges the message, or `Message.ack`.
+            max_messages: the subscription ends after this number of messages.
             delivery: delivery options that few programs change.
             unknown: misspelled arguments, which raise an error with a suggestion.
 
@@ -207,14 +209,14 @@ class Subscriber(SubscriberBase, Pollable):
     # waits
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of the subscriptions without a handler. Handlers run during the wait.
+        """Wait for the next message of a subscription without a handler. Handlers run during the wait.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscriber is closed, also by another thread during the wait, or drained.
+            ClosedError: the subscriber is closed or drained. Another thread may close it during the wait.
             OwnershipError: the subscriber was created before a fork.
         """
         engine, items = self._engine, self._shared.items
@@ -235,14 +237,14 @@ class Subscriber(SubscriberBase, Pollable):
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
     def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
-        """Wait for a message as `receive` does, and return the messages that have arrived with it.
+        """Wait for a message as `receive` does, and return it with all further messages that have arrived.
 
         Args:
             limit: maximum number of messages.
             timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
-            At least one message, and exactly one with `ack="handled"`.
+            List of at least one message. With `ack="handled"` the list contains exactly one message.
 
         Raises:
             Timeout, ClosedError, OwnershipError: see `receive`.
@@ -259,21 +261,21 @@ class Subscriber(SubscriberBase, Pollable):
                     break
                 messages.append(item)
         except BaseException:
-            # A signal handler has raised. The messages go back, so that the next call returns them.
+            # A signal handler has raised. Put the messages back, so that the next call returns them.
             items.extendleft(messages[::-1])  # type: ignore[arg-type]
             raise
         return messages
 
     def __iter__(self) -> Iterator[BaseMessage]:
-        """Receive until the subscriber is closed or drained."""
+        """Receive messages until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 
     def run(self, *, timeout: float | None = None) -> int:
-        """Run handlers in the calling thread. If several threads call `run`, several handlers run at once.
+        """Run handlers in the calling thread. If several threads call `run`, several handlers run at the same time.
 
         Args:
-            timeout: seconds without a message after which to return; None runs until the subscriber is closed
-                or drained.
+            timeout: the call returns when no message has arrived for this number of seconds. None runs until the
+                subscriber is closed or drained.
 
         Returns:
             Number of messages that handlers received.
@@ -285,37 +287,37 @@ class Subscriber(SubscriberBase, Pollable):
         return self._waits.run(waits.run(self._engine, timeout))
 
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
-        """Wait until each endpoint serves the subscriptions.
+        """Wait until all endpoints are ready.
 
-        An endpoint is ready if its publisher has answered the current subscriptions on the link, or if the handshake of
-        a plain connection is done. A link loses no message that is published afterwards. A plain publisher may still
-        lose the first messages, because ZeroMQ does not answer subscriptions. For the same reason, a denied
-        subscription of a plain connection raises no error here, but the publisher logs it.
+        An endpoint with a link is ready when its publisher has answered the current subscriptions. The link loses no
+        message that is published afterwards. An endpoint with a plain connection is ready when the handshake is done.
+        The first messages may still be lost, because a plain publisher does not answer subscriptions. For the same
+        reason, a subscription that a plain publisher denies raises no error here; the publisher logs the denial.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
-                link endpoint and the remedy.
+            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text of the error names the
+                endpoint, its link endpoint and the remedy.
             PermissionDenied, ProtocolError: a publisher refuses a subscription or the key. Each refusal is raised
-                once.
+                only once.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
         self._waits.run(waits.wait_ready(self._engine, timeout))
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End all subscriptions, but deliver the messages that were published before.
+        """End all subscriptions, but deliver the messages that were published before the call.
 
-        Handlers run meanwhile. For subscriptions without a handler, `receive` returns the remaining messages, and then
-        raises ClosedError. An iteration ends after the remaining messages.
+        Handlers run during the call. For subscriptions without a handler, `receive` returns the remaining messages, and
+        then raises ClosedError. An iteration ends after the remaining messages.
 
         Args:
             timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
-            Whether all messages published before were delivered within `timeout`.
+            Whether all these messages have arrived within `timeout`, and all handlers have finished.
 
         Raises:
             ClosedError: the subscriber is closed.

@@ -1,8 +1,8 @@
-"""Waits of a subscriber in an asyncio loop, and the tasks of its handlers.
+"""Tasks that wait for messages of a subscriber in an asyncio loop, and tasks that call its handlers.
 
-While a task waits, the event loop watches the descriptor of `Engine.poll`, and `attend` runs in the loop. A suspended
-task holds no message, because a message leaves its queue after the task's last suspension. Therefore the cancellation
-of a task loses no message.
+While a task waits, the event loop watches the descriptor of `Engine.poll`, and calls `Engine.attend`. A message stays
+in its queue while the task is suspended, and leaves the queue after the last suspension of `receive`. Therefore a
+cancelled task loses no message.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from oz.transport.steps import Steps
 T = TypeVar("T")
 
 TURN = 0.005
-"""Seconds after which a task that always has messages yields to the event loop."""
+"""Seconds after which a task yields to the event loop, even if more messages wait."""
 SHORTEST = 0.001
-"""Minimum time of a timer in seconds, because some event loops count in milliseconds and would call too early."""
+"""Minimum time of a timer in seconds. Event loops that round to milliseconds would call a shorter timer too early."""
 
 
 class TaskWaits:
     """Runs the steps of an engine in coroutines.
 
     Attributes:
-        turn_ends: time on the engine's clock until which tasks may continue without a suspension.
+        turn_ends: time in seconds of the engine's clock until which tasks need not yield to the event loop.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # A dict, because the order in which tasks continue must not depend on addresses in memory.
+        # A dict keeps the order of its keys, so that tasks always continue in the same order.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.turn_ends = 0.0
@@ -55,10 +55,10 @@ class TaskWaits:
             wait.close()
 
     async def pause(self) -> None:
-        """Yield to the event loop if the turn has ended; see `TURN`."""
+        """Yield to the event loop, if the time `turn_ends` has passed."""
         now = self._engine.clock()
         if now >= self.turn_ends:
-            # Other tasks that run during this suspension have a new turn.
+            # Extend the time first, so that tasks that run during this suspension need not yield.
             self.turn_ends = now + TURN
             await asyncio.sleep(0)
             self.turn_ends = self._engine.clock() + TURN
@@ -75,7 +75,7 @@ class TaskWaits:
             self._stop_reading()
 
     async def suspend(self, until: float | None) -> None:
-        """Wait until the engine's `version` changes, or until a time on the engine's clock."""
+        """Wait until the engine's `version` changes, or until the time `until` of the engine's clock."""
         loop = asyncio.get_running_loop()
         engine = self._engine
         seconds = engine.wait_seconds(until)
@@ -114,7 +114,7 @@ class TaskWaits:
 
 
 class _Wait:
-    """State of a call of `run`. `_seen` is the last engine version that the steps have checked."""
+    """Wait function of one call of `run`. `_seen` is the engine version that the steps have checked last."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
@@ -130,14 +130,14 @@ class _Wait:
             engine.enter(self)
         if engine.version == self._seen:
             if engine.attend():
-                # More frames wait, but no message arrived for this task: other tasks may run.
+                # More frames must be read. Yield first, so that other tasks can run.
                 await asyncio.sleep(0)
             elif engine.version == self._seen and (until is None or engine.clock() < until):
                 await self._waits.suspend(until)
         self._seen = engine.version
 
     def close(self) -> None:
-        """Record at the engine that the wait has ended, if the wait has begun."""
+        """Report to the engine that the wait has ended, if the wait has begun."""
         if self._has_entered:
             self._engine.leave(self)
 
@@ -148,10 +148,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 async def serve(engine: Engine, waits: TaskWaits, inbox: Inbox) -> None:
-    """Call the handler of a subscription with each message until the subscription ends.
-
-    A message is handled when the handler has returned or raised.
-    """
+    """Call the handler of a subscription with each message, until the subscription ends."""
     owner = asyncio.current_task()
     queue = inbox.queue
     assert queue is not None
@@ -165,7 +162,7 @@ async def serve(engine: Engine, waits: TaskWaits, inbox: Inbox) -> None:
 
 
 async def call(engine: Engine, inbox: Inbox, message: Message) -> None:
-    """Call a handler and await its result. Exceptions of the handler are logged and counted."""
+    """Call a handler, and await its result. If the handler raises, the exception is logged and counted."""
     handler: Any = inbox.handler
     try:
         result = handler(message)

@@ -1,7 +1,8 @@
-"""Waits of a subscriber in threads.
+"""Threads that wait for messages of a subscriber.
 
-One thread at a time polls and reads the sockets. This thread holds `Engine.reading`. Other threads sleep until the
-engine's `version` changes. When the polling thread has received its message, another thread polls.
+One thread at a time polls and reads the sockets. This thread holds the lock `Engine.reading`. Other waiting threads,
+the *followers*, sleep until the engine's `version` changes. When the polling thread has received its message, it wakes
+the followers, and one of them polls.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class ThreadWaits:
             wait.close()
 
     def _receive_alone(self, timeout: float | None) -> Message | None:
-        """Wait shortly for a single message over the only link; return None if the caller must use `run`.
+        """Wait for a short time for a single message on the only link; return None if the caller must use `run`.
 
-        A lone message takes less time here, because only one frame is read. The caller still calls `Engine.attend`
-        after each `ATTEND_INTERVAL`, or each `ALONE_INTERVAL`.
+        This method is faster than `run`, because it reads only one frame. The wait ends when the next call of
+        `Engine.attend` is due.
         """
         engine = self._engine
         now = _clock()
@@ -89,7 +90,7 @@ class ThreadWaits:
         except zmq.ZMQError as error:
             if not engine.has_ended(error):
                 raise
-            # `attend` closes the subscriber.
+            # The context has ended. The next call of `attend` closes the subscriber.
             return None
         finally:
             engine.reading.release()
@@ -100,7 +101,7 @@ class ThreadWaits:
         engine, poll = self._engine, self._engine.poll
         poll.is_polling = True
         try:
-            # A change after the check rings, because `is_polling` is set before it.
+            # `is_polling` is set before the check, so that a later change of `version` wakes the poll.
             if engine.version == seen:
                 poll.wait_alone(engine.link_descriptor, seconds)
         finally:
@@ -109,7 +110,7 @@ class ThreadWaits:
             return self._read_alone()
 
     def _read_alone(self) -> Message | None:
-        """Read a single message, and let the compiled part read the next messages."""
+        """Read a single message, and let C code read the next messages."""
         engine = self._engine
         message = engine.read_alone()
         if message is not None and HOT is not None:
@@ -123,7 +124,7 @@ class ThreadWaits:
         notify_all(self._followers)
 
     def follow(self, seen: int, until: float | None) -> None:
-        """Wait until the engine's version is not `seen`, until the time `until`, or until no thread polls."""
+        """Sleep until the engine's version differs from `seen`, until the time `until`, or until no thread polls."""
         if self._engine.poll.is_full and not self._engine.dispatcher.is_full:
             self._engine.poll.ring()
         with ThreadWait(self._followers) as wait:
@@ -131,12 +132,12 @@ class ThreadWaits:
                 wait.sleep(until)
 
     def wake_followers(self) -> None:
-        """Wake the other waiting threads, because this thread stops polling."""
+        """Wake the followers, because this thread stops polling."""
         notify_all(self._followers)
 
 
 class _Wait:
-    """State of a call of `run`. `_seen` is the last engine version that the steps have checked."""
+    """Wait function of one call of `run`. `_seen` is the engine version that the steps have checked last."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
@@ -170,7 +171,7 @@ class _Wait:
             return
         poll.is_polling = True
         try:
-            # A change after the check rings, because `is_polling` is set before it.
+            # `is_polling` is set before the check, so that a later change of `version` wakes the poll.
             if engine.version == self._seen:
                 poll.wait(seconds, is_full=engine.dispatcher.is_full)
         finally:
@@ -178,6 +179,6 @@ class _Wait:
         engine.attend()
 
     def close(self) -> None:
-        """Record at the engine that the wait has ended, if the wait has begun."""
+        """Report to the engine that the wait has ended, if the wait has begun."""
         if self._has_entered:
             self._engine.leave(self)

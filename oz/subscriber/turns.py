@@ -1,4 +1,4 @@
-"""Steps of `oz.Poller.poll` for one subscriber."""
+"""Support of `oz.Poller` for subscribers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
 
 BUSY_INTERVAL = 0.01
-"""Seconds after which a poller checks the queue again while another thread reads the sockets."""
+"""While another thread reads the sockets, a poller checks the queue again after this number of seconds."""
 
 
 class SubscriberTurn:
-    """Steps of one call of `poll` for one subscriber. The polling thread reads as a thread in `receive` does.
+    """Steps of one call of `oz.Poller.poll` for one subscriber; see `oz.transport.pollable.PollTurn`.
 
-    See `oz.transport.pollable.PollTurn`.
+    During the call, the thread reads the sockets in the same way as a thread inside `receive`.
     """
 
     def __init__(self, engine: Engine, wake_followers: Callable[[], None]) -> None:
-        """Begin to listen.
+        """Register this object at the engine as a waiting call.
 
         Args:
             engine: engine of the subscriber.
-            wake_followers: function that wakes other waiting threads when this thread stops reading.
+            wake_followers: function that wakes other waiting threads, called when this thread stops reading.
         """
         engine.check_open()
         self._engine, self._wake_followers = engine, wake_followers
@@ -46,7 +46,7 @@ class SubscriberTurn:
         while engine.dispatcher.work and engine.run_handlers():
             pass
         if has_more:
-            # The descriptor does not become readable for messages that were readable before.
+            # More messages wait in the socket, but the descriptor of the socket does not signal them again.
             engine.poll.ring()
         return self._has_message() or engine.is_exhausted(None)
 
@@ -68,19 +68,19 @@ class SubscriberTurn:
         if not engine.reading.acquire(blocking=False):
             return None, BUSY_INTERVAL
         self._is_reading = poll.is_polling = True
-        # A change after this check rings, because `is_polling` is set before it.
+        # `is_polling` is set before the check, so that a later change of `version` wakes the poll.
         if engine.version != self._seen or engine.state == CLOSED:
             return None, 0.0
         return poll.descriptor(is_full=engine.dispatcher.is_full), engine.wait_seconds(None)
 
     def end_wait(self) -> None:
-        """Release the right to read, so that other threads can read."""
+        """Stop polling, so that other threads can read the sockets."""
         if self._is_reading:
             self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
             self._engine.reading.release()
             self._wake_followers()
 
     def close(self) -> None:
-        """End the turn."""
+        """End the call of `poll`."""
         self.end_wait()
         self._engine.leave(self)

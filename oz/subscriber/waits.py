@@ -1,7 +1,7 @@
-"""Methods of a subscriber that wait, as generators of steps for threads and asyncio.
+"""Methods of a subscriber that wait, as generators that run in threads and in asyncio loops.
 
-Each generator first does all work that needs no wait, and then yields the time until which it waits. Between two steps,
-`oz.subscriber.threads` or `oz.subscriber.tasks` calls `Engine.attend`.
+Each generator does all work that needs no wait, and then yields the time until which it wants to wait, or None. Then
+`oz.subscriber.threads` or `oz.subscriber.tasks` waits, calls `Engine.attend`, and continues the generator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oz.subscriber.queue import Inbox, Queue
 from oz.transport.steps import Steps
 
 READ_BELOW = 1_000
-"""Number of messages in the queue of the subscriber below which a call reads more frames although a message waits."""
+"""A call that finds a message in its queue also reads the sockets, if the subscriber's queue has fewer messages."""
 
 
 def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
@@ -31,8 +31,8 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
     Raises:
         Timeout: no message arrived within `timeout`.
-        ClosedError: no more message can arrive.
-        PermissionDenied: a publisher refuses a subscription or the key. Each refusal is raised once.
+        ClosedError: no more messages can arrive.
+        PermissionDenied: a publisher refuses a subscription or the key. Each refusal is raised only once.
         OwnershipError: the subscriber was created before a fork.
     """
     if engine.held_messages:
@@ -43,7 +43,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.denials:
             engine.raise_denial(queue.inbox)
         if queue.items and engine.clock() >= engine.attend_at:
-            # Before a message leaves the queue, so that an exception of a signal handler in this call loses no message.
+            # Attend before a message leaves the queue: if a signal handler raises in this call, no message is lost.
             _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:
@@ -63,7 +63,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
-    """Report gaps at the front of a queue; return the next message, or None."""
+    """Report the gaps at the front of a queue, and return the next message, or None."""
     if engine.runs_handlers:
         while engine.dispatcher.work and engine.run_handlers():
             pass
@@ -82,7 +82,7 @@ def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
 
 
 def _attend_between(engine: Engine) -> None:
-    """Read the sockets although a message waits in the queue of the caller."""
+    """Read the sockets although a message waits in the caller's queue."""
     if engine.reading.acquire(blocking=False):
         try:
             engine.attend(may_read=len(engine.dispatcher.shared.items) < READ_BELOW)
@@ -98,7 +98,7 @@ def run(engine: Engine, timeout: float | None) -> Steps[int]:
 
     Args:
         engine: engine of the subscriber.
-        timeout: seconds without a message after which the call returns; None waits for ever.
+        timeout: the call returns when no message has arrived for this number of seconds; None waits for ever.
 
     Raises:
         OwnershipError: the subscriber was created before a fork.
@@ -148,7 +148,7 @@ def wait_ready(engine: Engine, timeout: float | None) -> Steps[None]:
 
 
 def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
-    """End one subscription or all, and deliver the messages that were published before; see `Subscriber.drain`.
+    """End one subscription or all subscriptions, but deliver earlier messages; see `Subscriber.drain`.
 
     Args:
         engine: engine of the subscriber.

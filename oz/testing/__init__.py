@@ -12,9 +12,9 @@
 
         assert bus.run(main()).payload == 42
 
-The bus uses model sockets on a virtual network, and no real socket, thread or time. The module `network` keeps the
-bound endpoints and the faults. `connections` keeps the messages in transit. `sockets` has the model sockets. `context`
-has the model of a process.
+A bus uses *model sockets* on a virtual network: Python objects that behave like sockets of libzmq. It uses no real
+socket, thread or time. The module `network` has the bound endpoints and the faults. `connections` has the messages in
+transit. `sockets` has the model sockets. `context` has the model of a process.
 """
 
 from oz.testing.bus import Bus

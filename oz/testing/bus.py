@@ -228,7 +228,7 @@ class Bus:
     def kill(self, member: Member | str) -> None:
         """End a member as `kill -9` ends a process. Unsent messages are lost.
 
-        Later calls of its methods raise `oz.ClosedError`. Create another member to start it again.
+        Later calls of its methods raise `oz.ClosedError`. To simulate a restart, create another member.
 
         Args:
             member: member, or name of a node.
@@ -280,18 +280,16 @@ class Bus:
             await member.close()
 
     def _end(self) -> None:
-        """Kill the remaining members, because no time passes any more."""
+        """Kill the members that are not closed, because the virtual time does not pass any more."""
         self._is_closed = True
         for member in self._members:
             if not member.closed:
                 self.kill(member)
 
     def __enter__(self) -> Self:
-        """Return the bus."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all members."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -300,19 +298,17 @@ class Bus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all members."""
         await self._close_members()
         self._end()
 
 
 async def _adopt(members: list[Publisher | Node]) -> None:
-    """Start the members that were created while no loop ran."""
     for member in members:
         member.adopt()
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a member that the sockets of a test bus do not have."""
+    """Raise an error for arguments of a member that a test bus does not support."""
     if options.get("context") is not None:
         raise ValueError("a bus of oz.testing has no context=: leave it out")
     if (security := options.get("security")) is not None:

@@ -18,13 +18,12 @@ class VirtualClock:
     __slots__ = ("_events", "_order", "now")
 
     def __init__(self) -> None:
-        """Create a clock at time 0 without events."""
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def call_at(self, when: float, action: Callable[[], None]) -> None:
-        """Call a function at a time, or now if the time is past."""
+        """Call a function at a time, or at once if the time is in the past."""
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def advance(self, ends: float = inf) -> bool:

@@ -35,7 +35,7 @@ class End:
         name: routing id of the peer, if the socket is a ROUTER.
         peer: other end of the connection; None without a connection, and if only the peer has lost the connection.
         hosts: names of the hosts of both sockets.
-        is_local: whether the transport is inproc. If so, messages arrive at once, without a change of the clock.
+        is_local: whether the transport is inproc. Messages over inproc arrive without a change of the virtual time.
         inbox: messages that have arrived here and that the socket has not received yet.
         outgoing: messages that have not arrived at the peer. The first messages of this queue are in transit.
         has_ended: whether the end cannot be used any more.
@@ -66,14 +66,6 @@ class End:
     def __init__(
         self, socket: Socket, endpoint: str, target: tuple[str, str] | None = None, name: bytes = b""
     ) -> None:
-        """Create an end without a connection.
-
-        Args:
-            socket: socket that the end belongs to.
-            endpoint: endpoint to which the socket connects, or that the listening socket has bound.
-            target: transport and address to which the socket connects; None for a listening socket.
-            name: routing id of the peer.
-        """
         self.socket, self.endpoint, self.target, self.name = socket, endpoint, target, name
         self.network: Network = socket.network
         self.is_local = target is not None and target[0] == "inproc"

@@ -30,16 +30,12 @@ class Context:
         ahead: seconds by which the clocks of the process are ahead of the clock of the network. An increase makes the
             clocks jump, as after a suspend of the host.
         runtime: functions that the engines call.
-        monitored: monitored sockets by the address of the monitor, until a PAIR socket connects to the address.
+        monitored: monitored sockets by the address of the monitor. An entry is removed when a PAIR socket connects to
+            its address.
     """
 
     def __init__(self, network: Network, host: str = "host") -> None:
-        """Create a context. All contexts of one host are killed together.
-
-        Args:
-            network: virtual network of the sockets.
-            host: name of the host, by which faults find the process.
-        """
+        """Create a context. All contexts of one host are killed together."""
         self.network = network
         self.host = host
         self.closed = False

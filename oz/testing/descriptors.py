@@ -19,15 +19,10 @@ class Descriptor:
     Attributes:
         number: number that no other descriptor of this process has.
         is_readable: function that returns whether a read would return something.
-        parents: descriptors of sets that contain this descriptor. They are readable while it is readable.
+        parents: descriptors of sets that contain this descriptor. A set is readable while this descriptor is readable.
     """
 
     def __init__(self, is_readable: Callable[[], bool]) -> None:
-        """Create a descriptor that no loop watches.
-
-        Args:
-            is_readable: function that returns whether a read would return something.
-        """
         self.number = next(_numbers)
         self.is_readable = is_readable
         self.parents: list[Descriptor] = []
@@ -70,7 +65,7 @@ _all: WeakValueDictionary[int, Descriptor] = WeakValueDictionary()
 
 
 def find(number: int) -> Descriptor | None:
-    """Return the virtual descriptor with a number; None for a real descriptor's number, or after its socket is gone."""
+    """Return the virtual descriptor with a number; None if the descriptor is real, or its socket exists no more."""
     return _all.get(number)
 
 

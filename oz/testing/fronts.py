@@ -20,16 +20,10 @@ class Publisher(oz.publisher.aio.Publisher):
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
-        """Create a publisher; `oz.testing.Bus.publisher` calls this.
-
-        Args:
-            place: process that the object runs in.
-            options: arguments of `oz.asyncio.Publisher`.
-        """
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
-        # The bus closes it, not the end of the program.
+        # The bus closes the publisher. Therefore the end of the program must not close it too.
         self._life.forget()
 
     @property
@@ -55,12 +49,6 @@ class Subscriber(oz.subscriber.aio.Subscriber):
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
-        """Create a subscriber; `oz.testing.Bus.subscriber` calls this.
-
-        Args:
-            place: process that the object runs in.
-            options: arguments of `oz.asyncio.Subscriber`.
-        """
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
@@ -78,17 +66,10 @@ class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
     Each call runs the loop of the bus until the call is done. Handlers run in this loop and must not block: a blocking
-    call in a handler raises `OwnershipError`. Such a refused call leaves no unawaited coroutine, because coroutines are
-    created in the loop.
+    call in a handler raises `OwnershipError`.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
-        """Wrap an object of the bus.
-
-        Args:
-            run: function that runs a coroutine to its end.
-            awaited: object with the methods of `oz.asyncio`.
-        """
         self._run = run
         self._awaited = awaited
 
@@ -98,7 +79,6 @@ class Blocking:
         return self._call(found) if callable(found) else found
 
     def __repr__(self) -> str:
-        """Show the object of the bus."""
         return repr(self._awaited)
 
     def __enter__(self) -> Self:
@@ -107,7 +87,6 @@ class Blocking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self._run(_called(self._awaited.close, (), {}))
 
     def __iter__(self) -> Iterator[Any]:

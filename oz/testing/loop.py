@@ -19,7 +19,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _PATIENCE = 5.0
-"""Longest wait for a thread or a real socket if no virtual event remains, in real seconds. After it the loop raises
+"""Maximum real seconds that the loop waits for a thread or a real socket if no virtual event remains. Then it raises
 `Deadlock`."""
 
 LONGEST_RUN = 86_400.0
@@ -34,8 +34,7 @@ task that never waits would stop the clock."""
 
 _SELDOM = 64
 """Number of turns of the loop between two polls of its wake-up descriptor, which reports signals. The polls are rare,
-because a poll is a system call.
-Callbacks of threads need no poll."""
+because a poll is a system call. The loop runs callbacks of threads without a poll."""
 
 _SHOWN = 5
 """Maximum number of tasks that an error names."""
@@ -54,18 +53,12 @@ class VirtualSelector(selectors.DefaultSelector):
     Attributes:
         clock: virtual clock.
         is_woken: whether the loop has a callback to run.
-        work: number of jobs that the loop has passed to threads. The clock stops while such a thread runs.
+        work: number of function calls that run in threads for the loop. The clock stops while this number is not 0.
         explain: function that returns a description of the waiting tasks.
         longest: maximum duration of one run in virtual seconds.
     """
 
     def __init__(self, clock: VirtualClock, longest: float) -> None:
-        """Create a selector without descriptors.
-
-        Args:
-            clock: virtual clock.
-            longest: maximum duration of one run in virtual seconds.
-        """
         super().__init__()
         self.clock = clock
         self.longest = longest
@@ -103,7 +96,7 @@ class VirtualSelector(selectors.DefaultSelector):
         if found or self._let_happen(clock.now):
             return found
         if self.work and ends > clock.now:
-            # The real time of a thread is bounded by the virtual time until the next timer.
+            # Wait for the thread. `timeout` is the virtual time until the next timer, and limits the real time too.
             found = super().select(timeout)
             if found:
                 return found
@@ -115,7 +108,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return found
 
     def _pass_busy_time(self, timeout: float | None) -> None:
-        """Advance the virtual time after many turns at one time."""
+        """Advance the clock after many turns of the loop at the same virtual time."""
         clock = self.clock
         if timeout != 0 or clock.now != self._busy_since:
             self._busy_since, self._busy_turns = clock.now, 0
@@ -125,7 +118,7 @@ class VirtualSelector(selectors.DefaultSelector):
             clock.run_until(clock.now + _BUSY_SECONDS)
 
     def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Poll real descriptors. The descriptor of the loop itself is polled only sometimes."""
+        """Poll real descriptors. If the loop has only its wake-up descriptor, poll this descriptor only sometimes."""
         if len(self.get_map()) < 2 and not self.work and self._waits % _SELDOM:
             return []
         return super().select(0)
@@ -142,8 +135,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return self.is_woken
 
     def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait in real time for threads and real descriptors."""
-        # The loop has one descriptor itself, by which threads wake it.
+        # The loop itself has one descriptor, with which threads wake it.
         has_others = len(self.get_map()) > 1 or any(
             thread is not threading.current_thread() and not thread.name.startswith(_IDLE)
             for thread in threading.enumerate()
@@ -160,10 +152,11 @@ class VirtualSelector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop on a virtual clock, for `asyncio.Runner(loop_factory=oz.testing.VirtualLoop)`.
 
-    `asyncio.sleep(3600)` returns at once, and `time()` is an hour later then. Timeouts pass in the same way. While a
-    thread works for `asyncio.to_thread` or `run_in_executor`, the clock stops. If the thread takes more real seconds
-    than there are virtual seconds until the next timer, the clock continues. The loop waits for no other thread,
-    process or real socket.
+    `asyncio.sleep(3600)` returns at once, and afterwards `time()` is an hour later. Timeouts pass in the same way.
+
+    While a thread runs a function for `asyncio.to_thread` or `run_in_executor`, the clock stops. If the thread takes
+    more real seconds than there are virtual seconds until the next timer, the clock continues. The clock does not stop
+    for other threads, processes or real sockets.
 
     Attributes:
         clock: virtual clock.
@@ -236,7 +229,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waiting.work -= 1
 
     def _explain(self) -> str:
-        """Return a description of the waiting tasks."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         texts = [_where(task) for task in tasks[:_SHOWN]]
         if len(tasks) > _SHOWN:

@@ -68,7 +68,7 @@ class RecordedMessage(_Fields, Message):
 
     @property
     def frames(self) -> list[bytes]:
-        """List of the subject as bytes and the payload. A payload that is not bytes is returned as it is."""
+        """List of two elements: the subject as bytes, and the payload, which may be a decoded value."""
         return [self.subject_bytes, self.payload]
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
@@ -112,7 +112,7 @@ def message(
     Args:
         subject: subject of the message.
         payload: payload as bytes, or a value that a codec would have decoded.
-        headers: headers of the message. Each name is text; each value is text, bytes, a number, a truth value or None.
+        headers: headers of the message. Each name is text; each value is text, bytes, a number, a boolean or None.
         reply_to: subject on which a reply is published; None for a message that is no request.
         id: id of the message: bytes, or a series and a number in this series; None without an id.
         origin: id of the publisher, 16 bytes.
@@ -125,7 +125,7 @@ def message(
     Raises:
         TypeError: the subject is neither text nor bytes.
         SubjectError: the subject is empty.
-        ValueError: the origin has not 16 bytes, or a number is negative.
+        ValueError: the length of the origin is not 16 bytes, or a number is negative.
     """
     if not isinstance(subject, str | bytes):
         raise TypeError(f"a subject is str or bytes, not {type(subject).__name__}: {subject!r}")

@@ -53,7 +53,7 @@ class Network:
         grid: interval in seconds. Messages arrive only at multiples of this interval, so that one turn of an engine
             reads several messages. With 0, messages arrive at any time.
         connections: connections as a dict from the dialling end to the listening end.
-        half_open_ends: ends whose peer has lost the connection, and that have not noticed it.
+        half_open_ends: ends that have not noticed that their peer has lost the connection.
         mute_ends: ends from which no message arrives; see `mute`.
     """
 
@@ -87,7 +87,7 @@ class Network:
         clock.call_at(clock.now + self._draw() * self.jitter, action)
 
     def arrival(self, hosts: frozenset[str], last: float) -> float:
-        """Return the time of arrival of a message that is sent now, not before `last`."""
+        """Return the time at which a message that is sent now arrives. The result is not earlier than `last`."""
         arrives = self.clock.now + self.latency + self._draw() * self.jitter
         if self.grid:
             arrives = ceil(arrives / self.grid) * self.grid
@@ -130,7 +130,7 @@ class Network:
 
     @property
     def capacity(self) -> int:
-        """Random maximum for the number of messages in transit, for one direction of a new connection."""
+        """Random capacity for one direction of a new connection; see `CAPACITY`."""
         return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class Network:
     def mute(self, host: str, other: str) -> None:
         """Lose all messages from `host` to `other` on their present connections. New connections work as usual.
 
-        Neither host notices the loss. If `host` ends such a connection, `other` does not notice this until `heal`.
+        Neither host notices the loss. If `host` ends a muted connection, `other` does not notice the end until `heal`.
         """
         for ends in self._between(host, other):
             for end in ends:
@@ -190,7 +190,7 @@ class Network:
                 self._stalled.discard(pair)
                 self._rates.pop(pair, None)
         for end in [*self.half_open_ends, *self.mute_ends]:
-            # The reset of the other end may have ended it.
+            # An earlier reset of the other end may have ended this fault.
             is_faulty = end in self.half_open_ends or end in self.mute_ends
             if is_faulty and (not hosts or end.hosts == hosts):
                 end.reset()

@@ -24,7 +24,7 @@ class VirtualDirectory(Directory):
 
         Args:
             network: virtual network of the nodes.
-            path: path by which the network finds the nodes. No directory is created there.
+            path: start of the addresses of the nodes in the network. No real directory is created.
             bus: name of the bus.
             node: id of the node.
         """
@@ -89,16 +89,9 @@ class Node(oz.node.aio.Node):
     _node: VirtualEngine
 
     def __init__(self, place: Context, name: str, **options: Any) -> None:
-        """Create a node; `oz.testing.Bus.node` calls this.
-
-        Args:
-            place: process that the node runs in.
-            name: name of the node.
-            options: arguments of `oz.asyncio.Node`.
-        """
         self.place = place
         super().__init__(name, **options)
-        # The bus closes it, not the end of the program.
+        # The bus closes the node. Therefore the end of the program must not close it too.
         self._life.forget()
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:

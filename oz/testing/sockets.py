@@ -54,7 +54,6 @@ class Socket:
     """
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket; `Context.socket` calls this."""
         self.context = context
         self.network, self.host = context.network, context.host
         self.type = socket_type
@@ -92,7 +91,7 @@ class Socket:
     setsockopt = set
 
     def get(self, option: int) -> int | bytes:
-        """Return an option. EVENTS has POLLIN only, and ends the signal of the descriptor."""
+        """Return an option. EVENTS has only POLLIN, and a read of EVENTS ends the signal of the descriptor."""
         if option == _RCVMORE:
             return int(bool(self._left))
         if self.closed:
@@ -229,7 +228,6 @@ class Socket:
         self.is_signalled = False
 
     def _drop(self, end: End) -> None:
-        """Remove an end and its messages."""
         self.detach(end)
         if end.inbox:
             self.ready.remove(end)
@@ -344,12 +342,11 @@ class Pair(Socket):
     """PAIR socket, which receives the events of a monitored socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._events: deque[Message] = deque()
 
     def connect(self, addr: str) -> None:
-        """Start to receive the events of the socket whose monitor has an address."""
+        """Start receiving the events of the socket whose monitor has this address."""
         self.context.monitored.pop(addr)._monitor = self
 
     def put(self, event: Message) -> None:
@@ -368,7 +365,6 @@ class Router(Socket):
     """ROUTER socket with ROUTER_MANDATORY and ROUTER_HANDOVER. A message's first frame is the name of the peer."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._names: dict[bytes, End] = {}
         self._to: End | None = None
@@ -412,7 +408,6 @@ class Xpub(Socket):
     """XPUB socket with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._topics: dict[End, set[bytes]] = {}
         self._reports: deque[Message] = deque()
@@ -455,7 +450,6 @@ class Sub(Socket):
     """SUB socket. After a lost connection, it sends its subscriptions again when its owner next uses the socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._topics: Counter[bytes] = Counter()
         self._hiccups: dict[End, None] = {}

@@ -1,1 +1,1 @@
-"""Functions of ZeroMQ, of keys and of waits that publishers, subscribers, nodes and services share."""
+"""Code that publishers, subscribers, nodes and services share: libzmq sockets, CURVE keys and waits of threads."""

@@ -1,6 +1,7 @@
-"""Authenticators: one for each context, because libzmq sends the requests of all sockets to one address.
+"""Authenticators, which libzmq asks whether a peer with a CURVE key may connect.
 
-An authenticator runs in a thread, which ends with the context.
+A context has one authenticator, because libzmq sends the requests of all its sockets to one address. The authenticator
+runs in its own thread, which ends with the context.
 Source: ZeroMQ RFC 27 (ZAP).
 """
 
@@ -21,7 +22,7 @@ _log = peer_logger("oz.security")
 
 
 class Admission(Protocol):
-    """Owner of a domain: it decides which keys may connect to its sockets."""
+    """Owner of a ZAP domain. The owner decides which keys may connect to the sockets of the domain."""
 
     domain: str
 
@@ -36,7 +37,7 @@ class Admission(Protocol):
 
 
 class ContextAuthenticator(Authenticator):
-    """Authenticator of pyzmq for all domains of one context, in a thread of its own."""
+    """pyzmq's authenticator, extended to answer for all domains of one context in its own thread."""
 
     def __init__(self, context: zmq.Context[Any]) -> None:
         """Start to answer the requests of a context.
@@ -60,16 +61,15 @@ class ContextAuthenticator(Authenticator):
         threading.Thread(target=self._answer, name="oz-authenticator", daemon=True).start()
 
     def add(self, admission: Admission) -> None:
-        """Answer the requests of a further domain."""
+        """Make an owner answer the requests of its domain."""
         self._admissions[admission] = admission.domain
 
     def _answer(self) -> None:
-        """Answer requests until the context ends."""
         try:
             while True:
                 message = self.zap_socket.recv_multipart()
                 try:
-                    # It never suspends, because `handle_zap_message` awaits nothing.
+                    # The loop runs the coroutine to its end: `handle_zap_message` awaits nothing.
                     for _ in self.handle_zap_message(message).__await__():
                         pass
                 except zmq.ZMQError:
@@ -78,11 +78,11 @@ class ContextAuthenticator(Authenticator):
                     _log.exception("a connection is refused: its key could not be checked")
                     self._send_zap_reply(message[1] if len(message) > 1 else b"", b"500", b"internal error")
         except zmq.ZMQError:
-            # The end of the context waits for this socket.
+            # The context has ended. `zmq.Context.term` waits until this socket is closed.
             self.zap_socket.close(0)
 
     async def handle_zap_message(self, msg: list[bytes]) -> None:
-        """Admit a peer with a trusted key. A peer without CURVE is refused."""
+        """Answer one ZAP request: admit a peer with a trusted key, refuse any other peer."""
         if len(msg) != 7 or msg[5] != b"CURVE" or len(msg[6]) != 32:
             if len(msg) > 1:
                 self._send_zap_reply(msg[1], b"400", b"CURVE is needed")
@@ -102,7 +102,7 @@ _authenticators: WeakKeyDictionary[zmq.Context[Any], ContextAuthenticator] = Wea
 
 
 def authenticate(context: zmq.Context[Any], admission: Admission) -> None:
-    """Make a domain decide which keys may connect to its sockets.
+    """Make the owner of a domain decide which keys may connect to the sockets of the domain.
 
     Args:
         context: context of the sockets.

@@ -1,4 +1,4 @@
-"""Growing pauses between attempts: restarts of processes, connections and searches."""
+"""Growing pauses between attempts to restart a process, connect or search."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from math import inf
 
 FIRST = 0.1
 LONGEST = 10.0
-"""Pauses in seconds between the end of a process and its next start: the first pause and the longest pause."""
+"""First and longest pause between the end of a process and its next start, in seconds."""
 
 STEADY = 30.0
-"""Seconds. If a process has run for this time or longer, the pause after its end is `FIRST` again."""
+"""After a run of this number of seconds or longer, the next pause is `FIRST` again."""
 
 
 def growing(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, each twice as long as the one before.
+    """Yield pauses in seconds. Each pause is twice as long as the pause before.
 
     Args:
         first: first pause, in seconds.

@@ -1,4 +1,4 @@
-"""Wait of a thread for descriptors, and the bell that ends this wait."""
+"""Wait for sockets and descriptors, and a bell: a descriptor by which another thread ends the wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _MAX_POLL = 2**31 - 1  # milliseconds
 
 
 def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
-    """Wait until a socket or descriptor is ready, or until a time; return the events of each ready one.
+    """Wait until a socket or descriptor is ready, or until a time.
+
+    The result is a dict from each ready socket or descriptor to its events.
 
     Args:
         poller: poller of pyzmq with the sockets and descriptors.
@@ -30,7 +32,7 @@ def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
 
 
 class Bell:
-    """Pair of sockets that wakes a thread from a wait for descriptors. Any thread or signal handler may ring it."""
+    """Pair of sockets that wakes a thread from a wait for descriptors. Any thread or signal handler may call `ring`."""
 
     __slots__ = ("_bell", "_ringer")
 
@@ -46,7 +48,7 @@ class Bell:
 
     def ring(self) -> None:
         """Make the descriptor readable. After `close` it has no effect."""
-        # A full buffer is readable already.
+        # OSError: the buffer is full, so that the descriptor is readable already; or `close` was called.
         with suppress(OSError):
             self._ringer.send(b"!")
 
@@ -60,10 +62,10 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Ring at each signal too, while a `with` block runs. Outside of the main thread, signals do not ring.
+        """Make each signal ring the bell while a `with` block runs. In other threads than the main thread, do nothing.
 
-        Python runs a signal handler between two instructions. A signal right before a wait would be handled after
-        the wait, which may never end. The byte that the signal writes to the descriptor ends the wait.
+        Python runs the handler of a signal only between two instructions. If a signal arrives right before a wait, its
+        handler would run after the wait, which may never end. A byte that Python writes at each signal ends the wait.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -12,11 +12,12 @@ from oz.system import user
 from oz.transport.errors import EndpointError
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
-"""Packages that Debian and Ubuntu need to build pyzmq against the libzmq of the system, which has PGM."""
+"""Packages that are needed to build pyzmq with the libzmq of Debian or Ubuntu, which has PGM."""
 
 MAPS = "/proc/self/maps"
 """File in which Linux lists the libraries of this process."""
 
+# Feature of `zmq.has` that each transport needs.
 _NEEDED = {
     "pgm": "pgm",
     "epgm": "pgm",
@@ -30,9 +31,9 @@ _NEEDED = {
 
 
 def has(feature: str) -> bool:
-    """Return whether libzmq has a feature that `zmq.has` names, such as `pgm`, `curve`, `ipc` or `draft`.
+    """Return whether libzmq has a feature, such as `pgm`, `curve`, `ipc` or `draft`.
 
-    A feature that this pyzmq does not know counts as missing.
+    If `zmq.has` of this pyzmq does not know the feature, the function returns False.
     """
     try:
         return bool(zmq.has(feature))
@@ -43,8 +44,8 @@ def has(feature: str) -> bool:
 def crypto_library() -> str:
     """Return the name of the library that CURVE uses; empty if it is unknown.
 
-    libzmq does not report this library. tweetnacl is compiled into libzmq. libsodium, which is many times as fast, is a
-    shared library.
+    libzmq does not report the name. Therefore the function looks for the shared library libsodium, which is many times
+    as fast as tweetnacl. tweetnacl is compiled into libzmq.
     """
     if not has("curve"):
         return ""
@@ -57,7 +58,7 @@ def crypto_library() -> str:
 
 
 def pip_line(*arguments: str, python: str | None = None, verb: str = "install") -> str:
-    """Return a command that runs pip for a Python interpreter; by default for the running interpreter."""
+    """Return a command that runs pip with an interpreter, by default with the interpreter that runs now."""
     return shlex.join([python or sys.executable or "python3", "-m", "pip", verb, *arguments])
 
 

@@ -1,8 +1,8 @@
 """CURVE keys and their certificates, in the file format of pyzmq and czmq.
 
-A key pair has two files: the public certificate `NAME.key`, and the secret certificate `NAME.key_secret`, which only
-its owner may read. The function of pyzmq creates both files with read access for all users.
-Source: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
+A key pair has two files: the public certificate `NAME.key`, and the secret certificate `NAME.key_secret`. Only the
+owner may read the secret certificate. oz does not use `zmq.auth.create_certificates`, which lets all users read it.
+Sources: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ curve
 
 
 class KeyPair(NamedTuple):
-    """Public key and its secret key, in Z85."""
+    """Public key and secret key, each as 40 characters of Z85."""
 
     public: str
     secret: str
@@ -65,7 +65,7 @@ def write_certificates(directory: Path, name: str, pair: KeyPair) -> tuple[Path,
     """Write the two files of a key pair. Existing files are not changed.
 
     Args:
-        directory: directory of the files. A missing directory is created. Only this user may have access to it.
+        directory: directory of the files, to which only this user may have access. A missing directory is created.
         name: file name without its ending: letters, digits and `.-_@`.
         pair: public key and secret key.
 
@@ -124,7 +124,7 @@ def read_secret(path: Path) -> KeyPair:
     """
     beside = path.with_suffix(SECRET)
     if path.suffix == PUBLIC and beside.exists():
-        # Checked before the mode, which is right for a public certificate.
+        # Checked first: `_read` would only report the mode of the file, which is right for a public certificate.
         raise _wrong(path, f"it is a public certificate; {beside.name} beside it has the secret key")
     public, secret = _read(path, is_secret=True)
     if secret is None:
@@ -164,7 +164,7 @@ def read_trusted(directory: Path) -> dict[str, str]:
 
 
 def still_trusted(directory: Path, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys whose certificates are still in a directory. Other files in it need not be readable.
+    """Return the keys whose certificates are still in a directory. Other files are not read.
 
     Args:
         directory: directory of the certificates. While the directory is missing, all keys are returned.
@@ -192,7 +192,8 @@ def check_name(name: str) -> None:
 
 def _write(path: Path, text: str, mode: int) -> None:
     try:
-        # The mode counts from the start, and O_EXCL follows no symbolic link.
+        # The file has its mode from the start, so that no other user can read it before a chmod. O_EXCL follows no
+        # symbolic link.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except OSError as error:
         advice = "it exists; choose another name, or remove it" if path.exists() else str(error)
@@ -215,11 +216,11 @@ def _read(
 
     Args:
         path: path of the certificate.
-        is_secret: whether the file is refused if other users than its owner have access, or if it is a link.
-        is_trusted: whether the file is refused if all users may write to it.
+        is_secret: whether to refuse a symbolic link, and a file to which other users than its owner have access.
+        is_trusted: whether to refuse a file to which all users may write.
 
     Returns:
-        The public key, and the secret key with its line number. Without a secret key, the second item is None.
+        The public key; and a pair of the secret key and its line number, or None if the file has no secret key.
     """
     no_links = getattr(os, "O_NOFOLLOW", 0) if is_secret else 0
     try:

@@ -1,4 +1,4 @@
-"""Connections of libzmq as the operating system knows them: functions that identify and end a connection."""
+"""Functions that identify and end a connection of libzmq by its file descriptor."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 IS_KNOWN = sys.platform in ("linux", "darwin")
-"""Whether the system treats a connection as a file, which its descriptor and inode identify."""
+"""Whether the system gives each connection a descriptor and an inode, which together identify the connection."""
 
 
 class Connection(NamedTuple):
-    """Connection by which a frame was received.
+    """Connection on which a frame was received.
 
     Attributes:
-        descriptor: file descriptor of the connection.
-        inode: inode of the connection, because the system may reuse the descriptor; None if the connection is closed.
+        descriptor: file descriptor of the connection. The system may reuse it after the connection is closed.
+        inode: inode of the connection; None if the connection is closed.
         key: public key of the peer; None without CURVE.
     """
 
@@ -35,12 +35,12 @@ def inode_of(descriptor: int) -> int | None:
 
 
 def cut(connection: Connection) -> None:
-    """End a connection; libzmq treats it as closed by the peer. A connection that has ended is ignored."""
+    """End a connection, as if the peer had closed it. If the connection has ended already, do nothing."""
     try:
         copy = os.dup(connection.descriptor)
     except OSError:
         return
-    # The copy is checked, because the number of the original may belong to another file at any time.
+    # The copy is checked and not the original, because the number of the original may pass to another file at any time.
     if inode_of(copy) != connection.inode:
         os.close(copy)
         return

@@ -1,7 +1,7 @@
 """Credentials of sockets: the key of the socket, the trusted keys and their permissions.
 
-The files are read at the start, and again after a change. The earlier content stays in force
-while a file cannot be used.
+The files are read at the start, and again after each change. If a changed file cannot be used, the earlier content
+stays in force.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from oz.transport.refusals import RefusalLog
 _log = peer_logger("oz.security")
 
 _CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
-"""Seconds between two checks for a change of a file. The short interval is for an unknown key or an incomplete file.
+"""Seconds between two checks for a change of a file. The short interval applies after an unknown key, and while a file
+changes.
 
-Publishers and subscribers ask for the content every 0.5 s. Therefore each of these calls checks the file.
+Publishers and subscribers ask for the content every 0.5 s. The interval is shorter, so that each request checks the
+file.
 """
 
 _BACKLOG = 2_048
-"""Maximum number of connections that wait to be accepted, if the system allows it; the default of libzmq is 100. The
-system drops the packets of further connections, and their callers get no answer."""
+"""Maximum number of connections that wait until the listener accepts them; the system may have a lower limit. The
+default of libzmq is 100. Beyond the limit, the system drops the packets of a caller, which then gets no answer."""
 
 _MAX_FOUND = 4_096
-"""Number of endpoints at which the cache of their last keys is cleared."""
+"""Maximum number of endpoints whose last key is cached. At this number the cache is cleared."""
 
 _MAX_REFUSED_KEYS = 100
-"""Maximum number of refused callers' keys that are kept for messages. Beyond it, the oldest key is removed."""
+"""Maximum number of refused keys that are kept for error messages. A further key replaces the oldest."""
 
 _numbers = itertools.count()
 
@@ -61,8 +63,8 @@ class Credentials:
     Attributes:
         public_key: public key of this program, 40 characters of Z85.
         directory: directory of the trusted certificates.
-        domain: ZAP domain of the sockets, by which the authenticator finds this object.
-        refused: number of connections that were refused for their keys.
+        domain: ZAP domain of the sockets. The authenticator finds these credentials by the domain of a request.
+        refused: number of connections that were refused because the peer proved no trusted key.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Credentials:
         self._refused_keys: dict[str, None] = {}
         self._counting = threading.Lock()
         self._refusals = RefusalLog()
-        # Absolute, because a program may change its directory.
+        # Absolute, because a program may change its working directory.
         key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
@@ -105,7 +107,7 @@ class Credentials:
 
     @property
     def trusted(self) -> Mapping[str, str]:
-        """Names of the trusted certificates by public key."""
+        """Dictionary from each trusted public key to the name of its certificate."""
         return MappingProxyType(self._trusted.value)
 
     @property
@@ -114,7 +116,7 @@ class Credentials:
         return None if self._permissions is None else self._permissions.value
 
     def read_permissions_again(self) -> Permissions | None:
-        """Check the file, even if the last check was a moment ago, and return the permissions."""
+        """Read the permission file now if it has changed, and return the permissions; see `Reloaded.check_again`."""
         return None if self._permissions is None else self._permissions.check_again()
 
     def admits(self, key: str, address: str) -> bool:
@@ -133,12 +135,12 @@ class Credentials:
 
     @property
     def refused_keys(self) -> list[str]:
-        """Keys of the callers that were refused last, `_MAX_REFUSED_KEYS` at most."""
+        """Keys that were refused last, at most `_MAX_REFUSED_KEYS`."""
         with self._counting:
             return [*self._refused_keys]
 
     def turn_away(self, endpoint: str, why: str) -> None:
-        """Count and log a caller that a listener has refused because it proved no key.
+        """Count and log a caller that a listener has refused because the caller proved no key.
 
         Args:
             endpoint: endpoint of the listener.
@@ -153,7 +155,7 @@ class Credentials:
         self._log(lines)
 
     def log_refused(self, now: float) -> None:
-        """Log the connections that were refused since the last line; see `RefusalLog`.
+        """Write the log lines about refused connections that are due; see `RefusalLog`.
 
         Args:
             now: current time, in seconds of `time.monotonic`.
@@ -169,7 +171,7 @@ class Credentials:
     # sockets
 
     def serve(self, socket: zmq.Socket[Any]) -> None:
-        """Make a socket demand CURVE and a trusted key from peers at endpoints that it binds later.
+        """Make a socket demand CURVE and a trusted key from its peers. Endpoints that are bound already do not change.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -179,7 +181,7 @@ class Credentials:
         socket.set(zmq.CURVE_SERVER, 1)
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        # A caller that does not know the key of this side tries several at once.
+        # A caller that does not know the key of this side tries several keys at once, each on its own connection.
         socket.set(zmq.BACKLOG, _BACKLOG)
         if socket.get(zmq.RCVHWM) == 1:
             # libzmq delivers nothing with CURVE and a limit of 1.
@@ -196,16 +198,17 @@ class Credentials:
         named = self._servers.get(endpoint)
         if named is not None:
             return [key for key, name in self.trusted.items() if name == named]
-        # The key of this side last: it is in a directory that all sides share, and rarely the key of a listener.
+        # The key of this side comes last: all programs may share one directory of trusted keys, but a program rarely
+        # connects to itself.
         return sorted(self.trusted, key=lambda key: key == self.public_key)
 
     def probe(self, endpoint: str, kind: int, where: str | None = None) -> tuple[Probed, str | None]:
         """Try the trusted keys at an endpoint; see `probe` of `oz.transport.probing`.
 
         Args:
-            endpoint: endpoint of the listener, as in `servers`.
+            endpoint: endpoint of the listener, in the spelling of `servers`.
             kind: ZeroMQ type of the socket that connects, such as `zmq.SUB`.
-            where: endpoint to which the search connects, such as the link endpoint; None for `endpoint`.
+            where: endpoint to which the search connects, for example the link endpoint. None means `endpoint`.
         """
         candidates = self.candidates(endpoint)
         where = where or endpoint
@@ -226,13 +229,12 @@ class Credentials:
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key of the certificate with a name, such as a host name; None without this certificate."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
     def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        """Return why a socket cannot connect to an endpoint: words that follow the endpoint's name in a message.
+        """Return why a socket cannot connect to an endpoint, as the end of a sentence that begins with the endpoint.
 
-        None if the socket can connect, or if nothing listens there yet.
+        The result is None if the socket can connect, or if nothing listens at the endpoint yet.
 
         Args:
             found: outcome of a search or of a handshake.
@@ -267,8 +269,8 @@ class Credentials:
         return f"has no key that this side trusts: {remedy}"
 
     def rights(self) -> Rights:
-        """Return the trusted keys and their permissions; the same object until one of the files changes."""
-        # The clock is read once, because each received frame calls this.
+        """Return the trusted keys and their permissions. The object is the same until one of the files changes."""
+        # The clock is read once, because this method is called for each received frame.
         now = time.monotonic()
         trusted = self._trusted.at(now)
         permissions = None if self._permissions is None else self._permissions.at(now)
@@ -278,7 +280,7 @@ class Credentials:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the permission file has changed and is not read yet: it must be unchanged for `_SHORT_INTERVAL`."""
+        """Whether the permission file has changed and is not read yet. It is read when two checks find it unchanged."""
         return self._permissions is not None and self._permissions.is_changing
 
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
@@ -291,7 +293,7 @@ def _read_permissions(path: Path) -> Permissions:
 
 
 class Reloaded(Generic[T]):
-    """Content of a file, or of a directory of files, that is read again after a change."""
+    """Content of a file, or of all files in a directory, that is read again after a change."""
 
     def __init__(
         self, path: Path, read: Callable[[Path], T], kept: Callable[[Path, T], T] | None = None
@@ -301,8 +303,9 @@ class Reloaded(Generic[T]):
         Args:
             path: path of the file or the directory.
             read: function that returns the whole content, or raises an error.
-            kept: function that returns the part of the earlier content that stays in force while `read` raises; None
-                keeps the whole earlier content. With None, a changed file is read when two checks find the same state.
+            kept: function that is called with the earlier content if `read` raises an error. It returns the part that
+                stays in force. If None, the whole earlier content stays in force, and a changed file is read only
+                after two checks in a row found the same state.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
@@ -314,7 +317,7 @@ class Reloaded(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Current content; the earlier content while the file cannot be used."""
+        """Current content; the earlier content if the file cannot be used."""
         return self.at(time.monotonic())
 
     @property
@@ -323,13 +326,17 @@ class Reloaded(Generic[T]):
         return self._changing != self._seen
 
     def at(self, now: float) -> T:
-        """Return `value`. The caller passes `time.monotonic()`."""
+        """Return the content as `value` does.
+
+        Args:
+            now: current time, in seconds of `time.monotonic`.
+        """
         return self._value if now < self._due_at else self.refresh(_CHECK_INTERVAL)
 
     def value_for_unknown_key(self) -> T:
-        """Check the file so that a recently added key is found, and return the content.
+        """Check for a change at once, so that a recently added key is found, and return the content.
 
-        The check is left out if another unknown key caused a check less than `_SHORT_INTERVAL` seconds ago.
+        Callers with unknown keys cause at most one check in `_SHORT_INTERVAL` seconds.
         """
         now = time.monotonic()
         if now - self._asked_at < _SHORT_INTERVAL:
@@ -338,7 +345,7 @@ class Reloaded(Generic[T]):
         return self.refresh(0.0)
 
     def refresh(self, interval: float) -> T:
-        """Check for a change if the last check was at least `interval` seconds ago. Return the content."""
+        """Check for a change if the last check was at least `interval` seconds ago, and return the content."""
         if time.monotonic() - self._checked_at >= (_SHORT_INTERVAL if self.is_changing else interval):
             with self._lock:
                 self._checked_at = time.monotonic()
@@ -351,7 +358,7 @@ class Reloaded(Generic[T]):
         return self._value
 
     def check_again(self) -> T:
-        """Return the content. A changed file is read at once if its last change is at least `_SHORT_INTERVAL` old."""
+        """Read a changed file now if its last change is at least `_SHORT_INTERVAL` seconds old; return the content."""
         with self._lock:
             state: Any = _state(self._path)
             if state not in (None, self._seen) and time.time_ns() - max(state[:2]) >= _SHORT_INTERVAL * 1e9:
@@ -363,7 +370,7 @@ class Reloaded(Generic[T]):
         try:
             self._value = self._read(self._path)
         except Exception as error:
-            # Any error, because the caller has not changed the file.
+            # All errors are logged, because the caller did not change the file and expects no error.
             if self._kept is not None:
                 self._value = self._kept(self._path, self._value)
             _log.error(
@@ -374,10 +381,8 @@ class Reloaded(Generic[T]):
 
 
 def _state(path: Path) -> object:
-    """Return a value that differs after a change of a file, or of a file in a directory.
-
-    It creates no `Path` for each file, because each node of a process calls it twice a second.
-    """
+    """Return a value that changes when a file, or any file in a directory, changes; None if it cannot be read."""
+    # `scandir` creates no `Path` for each file. Each node of a process checks its files twice a second.
     try:
         own = _marks(os.stat(path))
         if not path.is_dir():
@@ -389,13 +394,13 @@ def _state(path: Path) -> object:
 
 
 def _marks_at(path: str) -> tuple[int, ...]:
-    """Return the state of one file in a directory; empty for a broken link, which must not stop the check."""
     try:
         return _marks(os.stat(path))
     except OSError:
+        # A broken link in the directory must not stop the check of the other files.
         return ()
 
 
 def _marks(found: os.stat_result) -> tuple[int, ...]:
-    # `st_ctime_ns` changes with the mode: a file that was refused for its mode is read again.
+    # A change of the mode changes `st_ctime_ns`. Therefore a file that was refused for its mode is read again.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

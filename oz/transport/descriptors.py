@@ -1,4 +1,4 @@
-"""Check for free file descriptors before a socket is opened: libzmq aborts the process if none is free."""
+"""Check for free file descriptors before a socket is opened. If none is free, libzmq aborts the process."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from oz.system import has_free_descriptors
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
-"""Number of descriptors that the first socket of a context needs. Each of libzmq's two threads needs two descriptors.
-The end of the context needs one, and the socket needs one. Four are spare. Source: ctx.cpp and epoll.cpp of libzmq
-4.3.5."""
+"""Number of descriptors that the first socket of a context needs. Two are for each of libzmq's two threads, one is for
+the end of the context, one is for the socket, and four are spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
 
 _ENDPOINT = 6
-"""Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two that wake a
-thread of oz, and two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
+"""Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two with which
+threads wake a thread of oz, and two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
 
 _SPARE = 32
-"""Number of descriptors that a node leaves free for incoming connections: an `ipc://` listener of libzmq 4.3.5 aborts
-the process if `accept` fails."""
+"""Number of descriptors that a node leaves free for incoming connections. If `accept` of an `ipc://` listener fails,
+libzmq 4.3.5 aborts the process."""
 
 NODE = 24
-"""Number of descriptors that a node needs for its context, sockets, endpoints, and the pair that wakes its thread."""
+"""Number of descriptors that a node needs for its context, its sockets, its endpoints, and the pair of sockets that
+wakes its thread."""
 
 
 def need_for_node() -> None:
-    """Raise an error unless a node can be opened and `_SPARE` descriptors stay free.
+    """Raise an error if fewer than `NODE + _SPARE` descriptors are free.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.
@@ -39,7 +39,7 @@ def need_for_node() -> None:
 
 
 def need_for_peer(endpoint: str) -> None:
-    """Raise an error unless a node can connect to a peer and `_SPARE` descriptors stay free.
+    """Raise an error if fewer than `_ENDPOINT + _SPARE` descriptors are free for a connection of a node.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.
@@ -49,7 +49,7 @@ def need_for_peer(endpoint: str) -> None:
 
 
 def need_for_endpoint(endpoint: str) -> None:
-    """Raise an error unless enough descriptors are free to bind or connect an endpoint.
+    """Raise an error if fewer than `_ENDPOINT` descriptors are free for a bind or connect.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.
@@ -59,13 +59,13 @@ def need_for_endpoint(endpoint: str) -> None:
 
 
 def need(count: int, purpose: str) -> None:
-    """Raise an error unless `count` file descriptors are free.
+    """Raise an error if fewer than `count` file descriptors are free.
 
-    The check is no reservation: another thread or libzmq may open descriptors before the caller does.
+    The check reserves nothing: another thread may open descriptors before the caller does.
 
     Args:
         count: number of descriptors.
-        purpose: purpose of the descriptors, for the error message.
+        purpose: action that needs the descriptors, for the error message.
 
     Raises:
         zmq.ZMQError: fewer than `count` descriptors are free; `errno` is `EMFILE`.
@@ -76,7 +76,8 @@ def need(count: int, purpose: str) -> None:
 def _check(count: int, purpose: str) -> None:
     if has_free_descriptors(count):
         return
-    # Objects, and not numbers: they are closed even if a signal handler raises in the middle.
+    # FileIO objects, and not numbers of `os.open`: garbage collection closes an object that a signal handler's
+    # exception keeps out of the list.
     held: list[FileIO] = []
     try:
         while len(held) < count:

@@ -1,4 +1,4 @@
-"""Endpoints: checks before a bind or connect, local and remote addresses, and the addresses that a node announces."""
+"""Endpoints: checks before a bind or connect, addresses of this host and of peers, and announced endpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REFUSALS = {
 
 
 def as_text(endpoint: str | bytes) -> str:
-    """Return an endpoint as text. Objects other than text and bytes are returned unchanged; `check` refuses them.
+    """Return an endpoint as text. An object of another type is returned unchanged, and `check` raises TypeError for it.
 
     Raises:
         EndpointError: the bytes are not UTF-8.
@@ -56,7 +56,7 @@ def as_text(endpoint: str | bytes) -> str:
 def needs_ipv6(endpoint: str) -> bool:
     """Return whether an endpoint has an IPv6 address, for which a socket needs `zmq.IPV6`.
 
-    A host name counts as IPv4: with `zmq.IPV6`, libzmq would resolve only the IPv6 address of the name.
+    For a host name the result is False: with `zmq.IPV6`, libzmq would resolve only the IPv6 address of the name.
     """
     scheme, _, address = endpoint.partition("://")
     # A source address may come before the address of the peer: tcp://source;destination.
@@ -66,7 +66,7 @@ def needs_ipv6(endpoint: str) -> bool:
 
 
 def as_list(endpoints: object) -> list[str]:
-    """Return one endpoint, several or none as a list of texts."""
+    """Return the argument of a bind or connect as a list of texts; empty for None."""
     if endpoints is None:
         return []
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
@@ -80,7 +80,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
 
     Args:
         endpoint: endpoint to check, such as `tcp://127.0.0.1:5555`.
-        own_context: whether the socket has a context of its own, which no other socket shares.
+        own_context: whether no other socket shares the context of the socket. Such a socket cannot use inproc.
 
     Raises:
         EndpointError: the text is no endpoint, or names inproc without a shared context, or libzmq was built without
@@ -93,7 +93,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     try:
         endpoint.encode()
     except UnicodeEncodeError:
-        # A file name of the system that is not UTF-8.
+        # The path came from the system, as text with surrogates for bytes that are not UTF-8.
         raise EndpointError(f"{endpoint!r} is no endpoint: libzmq needs UTF-8") from None
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:
@@ -106,7 +106,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
             f"{endpoint!r} names no port; one looks like tcp://127.0.0.1:5555 or tcp://[::1]:5555"
         )
     if scheme == "tcp" and port not in _ANY_PORT and not (port.isascii() and port.isdecimal()):
-        # libzmq would use the digits at the beginning.
+        # libzmq would use the digits at the beginning as the port.
         raise EndpointError(f"{endpoint!r} names port {port!r}; a port is a number up to {MAX_PORT}, or *")
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
@@ -124,17 +124,17 @@ def check_destination(endpoint: str) -> None:
 
 def _names_no_port(address: str) -> bool:
     host, _, port = address.rpartition(";")[2].rpartition(":")
-    # The last colon may be one within an IPv6 address: [::1], or ::1.
+    # The last colon may belong to an IPv6 address, as in [::1] and ::1.
     return not host or not port or "]" in port or (host.endswith(":") and not host.endswith("::"))
 
 
 @contextmanager
 def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
-    """Raise `EndpointError` if libzmq refuses a bind or connect within the context.
+    """Raise `EndpointError` if libzmq refuses the endpoint of a bind or connect within the `with` block.
 
     Args:
         endpoint: endpoint of the bind or connect.
-        hint: remedy that the error names if libzmq rejects a `tcp://` endpoint.
+        hint: remedy for the error message, if libzmq rejects a `tcp://` endpoint.
     """
     try:
         yield
@@ -170,10 +170,10 @@ def is_local(endpoint: str) -> bool:
 
 
 def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
-    """Return the addresses of an endpoint as the `socket` module writes addresses; empty if the endpoint has none."""
+    """Return the addresses of an endpoint in the format of the `socket` module; empty if the endpoint has none."""
     scheme, _, address = endpoint.partition("://")
     if scheme == "ipc":
-        # The system returns an abstract name as bytes with a zero byte at the beginning.
+        # The system returns an abstract socket name as bytes that begin with a zero byte.
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
@@ -184,17 +184,19 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
 _log = peer_logger("oz.node")
 
 _OUTSIDE = (("192.0.2.1", 9), ("2001:db8::1", 9))
-"""Addresses for documentation (RFC 5737 and 3849). This host would send packets to them by its default route."""
+"""Addresses reserved for documentation (RFC 5737 and 3849). Packets to these addresses take the default route, so that
+a connected UDP socket reports this host's address on that route."""
 
 _TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
 _ANY = ("*", "0.0.0.0", "[::]", "::")
 
 
 def address_towards(endpoints: Iterable[str]) -> str:
-    """Return this host's address as the listeners at some endpoints see it. No packet is sent.
+    """Return the address of this host from which the system sends packets to a peer. No packet is sent.
 
     Args:
-        endpoints: endpoints `tcp://host:port`. The first endpoint whose host has an address decides.
+        endpoints: endpoints of peers, as `tcp://host:port`. The first endpoint whose host name has an address is
+            used. If no host name has an address, the function returns the address on the default route.
     """
     for endpoint in endpoints:
         found = _TCP.fullmatch(endpoint)
@@ -207,7 +209,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
 
 
 def _source_address(peer: tuple[str, int]) -> str | None:
-    # As in libzmq, only a literal IPv6 address is used.
+    # As in libzmq, a host name stands for its IPv4 address.
     wanted = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     try:
         found = socket.getaddrinfo(*peer, family=wanted, type=socket.SOCK_DGRAM)
@@ -225,8 +227,9 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
     Args:
         bound: endpoints that the node has bound.
-        address: address of this host, which replaces a wildcard address.
-        is_advertised: whether the program has set `address`, as behind a NAT. If so, `address` replaces every host.
+        address: address of this host. It replaces a wildcard address.
+        is_advertised: whether the program has set `address`, for example because of a NAT. Then `address` replaces
+            the host of every endpoint.
     """
     announced = []
     for endpoint in bound:
@@ -238,7 +241,7 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
 
 def warn_of_strangers(bound: Iterable[str]) -> None:
-    """Warn about TCP endpoints of a node without keys that other hosts can reach."""
+    """Log a warning if other hosts can reach TCP endpoints of a node without keys."""
     reached = [endpoint for endpoint in bound if endpoint.startswith("tcp://") and not is_local(endpoint)]
     if reached:
         _log.warning(

@@ -1,4 +1,4 @@
-"""Error for endpoints. Its class derives from an error of pyzmq, and therefore `import oz` does not load it."""
+"""Error for endpoints. `import oz` does not load this module, because it imports pyzmq."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from oz.errors import OzError
 class EndpointError(OzError, ValueError, zmq.ZMQError):
     """A malformed endpoint, or an endpoint that this socket or this system cannot use.
 
-    `errno` is EINVAL for a text that is no endpoint, and EPROTONOSUPPORT if libzmq was built without the transport.
-    Otherwise it is the errno of libzmq, such as EADDRINUSE.
+    `errno` is EINVAL if the text is no endpoint, and EPROTONOSUPPORT if libzmq was built without the transport. In
+    other cases `errno` is the number from libzmq, such as EADDRINUSE.
     """
 
     def __init__(self, text: str, code: int = zmq.EINVAL) -> None:

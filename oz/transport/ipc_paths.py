@@ -1,8 +1,8 @@
 """Socket files of `ipc://` endpoints: the check before a bind, and the removal at close.
 
-Before libzmq 4.3.5 binds a path, it removes any file at the path: the socket of another process, or a plain file. The
-process with the removed socket keeps its connections, but receives no new connections and no error. libzmq leaves the
-file of a named path in place when the socket closes.
+Before libzmq 4.3.5 binds a path, it removes any file at the path: the socket of another process, or a plain file. A
+process whose socket file was removed keeps its connections, but accepts no new connections and gets no error. When a
+socket closes, libzmq does not remove the file of a path that the program has named.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _SocketFile(NamedTuple):
     """Socket file that this process has bound.
 
     Attributes:
-        path: absolute path of the file, because the program may change its directory.
+        path: absolute path of the file, because the program may change its working directory.
         identity: device and inode of the file. The kernel does not reuse the inode while the socket listens.
         pid: id of the process that bound the path.
     """
@@ -49,15 +49,15 @@ class SocketFiles:
     def bind(self, socket: zmq.Socket[Any], endpoint: str, bind: Callable[..., Any] = zmq.Socket.bind) -> Any:
         """Bind a socket of pyzmq; refuse an `ipc://` path at which a process listens.
 
-        A trial connection to the path decides. A path at which nothing listens is stale, and libzmq replaces it.
-        Between this check and the bind another process may bind the same path. libzmq then replaces the
-        socket of that process without an error: oz accepts this race.
+        The method tries to connect to the path. If nothing listens at it, the file is stale, and libzmq replaces it.
+        Between this check and the bind, another process may bind the same path. libzmq then replaces the socket file of
+        that process without an error. oz accepts this race.
 
-        On macOS a listener with a full backlog refuses connections as a stale path does.
+        On macOS, a listener with a full backlog refuses the trial connection and therefore looks stale.
 
         Args:
             socket: socket that binds.
-            endpoint: any endpoint of libzmq; transports other than `ipc://` are bound without a check.
+            endpoint: any endpoint of libzmq. Only an `ipc://` endpoint is checked.
             bind: unbound method that binds, such as `zmq.Socket.bind`.
 
         Returns:
@@ -75,7 +75,7 @@ class SocketFiles:
             manager = bind(socket, endpoint)
         except zmq.ZMQError as error:
             if error.errno == zmq.EADDRINUSE and endpoint.startswith(_SCHEME):
-                # An abstract name, which libzmq does not replace.
+                # The endpoint is an abstract name, which libzmq does not replace.
                 raise _in_use(endpoint.removeprefix(_SCHEME)) from None
             raise
         if path is not None:
@@ -88,7 +88,8 @@ class SocketFiles:
     def remove(self, endpoint: str) -> None:
         """Remove the file of an endpoint, if this process bound the path and no other socket has replaced the file.
 
-        Call this before the socket stops listening: later the kernel may reuse the inode of the file.
+        Call the method before the socket stops listening. Later the kernel may give the inode of the file to another
+        file, and the method could remove the wrong file.
         """
         file = self._files.pop(endpoint, None)
         if file is None or file.pid != os.getpid():
@@ -110,13 +111,13 @@ def _path_of(socket: zmq.Socket[Any], endpoint: str) -> str | None:
     if path == endpoint or path == "*" or path.startswith("@") or not hasattr(sockets, "AF_UNIX"):
         return None
     if len(os.fsencode(path)) > zmq.IPC_PATH_MAX_LEN:
-        # libzmq refuses it before it unlinks anything.
+        # libzmq refuses the path before it removes a file.
         return None
     if not isinstance(socket, zmq.backend.Socket):
         # A model socket of `oz.testing` creates no file.
         return None
     if int(zmq.backend.Socket.get(socket, zmq.USE_FD)) >= 0:
-        # The program has bound and listens itself; libzmq neither unlinks nor binds.
+        # With USE_FD, the program has bound the path itself, and libzmq neither removes the file nor binds.
         return None
     return path
 
@@ -126,7 +127,7 @@ def _check_free(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
-        # There is no file, or its directory does not admit this process: the bind reports it.
+        # The file does not exist, or this process may not read its directory. The bind reports the second case.
         return
     if not stat.S_ISSOCK(mode):
         text = f"ipc path {path!r} is {_kind_of(mode)}, not a socket; remove it, or bind to another path"

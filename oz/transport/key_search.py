@@ -1,4 +1,4 @@
-"""Searches for the public keys of listeners. The engine does not wait, because each search runs in its own thread."""
+"""Searches for the public keys of listeners. Each search runs in its own thread, so that no engine waits for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 class KeySearch:
-    """Searches for the keys of listeners. The engine calls all methods."""
+    """Searches for the keys of listeners. Only the engine calls the methods."""
 
     __slots__ = ("_at", "_found", "_kinds", "_pauses", "_probe", "_running", "_wake")
 
@@ -42,9 +42,10 @@ class KeySearch:
         """Start without searches.
 
         Args:
-            probe: function that searches for a key; see `probe` of `oz.transport.probing`. Its arguments are the
-                endpoint of a listener and the ZeroMQ type of the socket that connects.
-            wake: function that makes the engine call `results` soon. It may be called in any thread.
+            probe: function that searches for a key and returns the outcome and the key, as `probe` of
+                `oz.transport.probing`. Its arguments are the endpoint of a listener and the ZeroMQ type of the socket
+                that connects.
+            wake: function that makes the engine call `results` soon. Any thread may call it.
         """
         self._probe = probe
         self._wake = wake
@@ -81,7 +82,7 @@ class KeySearch:
         return endpoint in self._at or endpoint in self._running
 
     def reset(self, endpoint: str) -> None:
-        """Record a successful connection: the pause before the next search is the shortest again."""
+        """Record a successful connection: cancel a search that is due, and make the next pause the shortest again."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)
 
@@ -105,7 +106,7 @@ class KeySearch:
 
     def _search(self, endpoint: str, kind: int) -> None:
         outcome, key = Probed.ABSENT, None
-        # The host has no address now, or no descriptors are free.
+        # An error means that the host has no address now, or that no descriptors are free.
         with suppress(zmq.ZMQError, OSError):
             outcome, key = self._probe(endpoint, kind)
         self._found.append(Found(endpoint, outcome, key))

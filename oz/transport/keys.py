@@ -1,29 +1,30 @@
-"""Keys of the peers of a publisher or subscriber: of listeners to which it connects, and of callers.
+"""Keys of the peers of a publisher or subscriber: the listeners to which it connects, and its callers.
 
 Theory of operation
 -------------------
 A client of CURVE must know the key of the server before it connects. `find` tries the trusted keys at an
 endpoint, 16 keys at once. If nothing listens at the endpoint yet, the socket connects with the likeliest key.
 
-libzmq reports the outcome of a handshake only to the monitor of the socket. The engine passes the outcomes on:
+libzmq reports the outcome of a handshake only to the monitor of the socket. The engine passes each outcome to
+`on_handshake`:
 
 ================================ ==============================================================
 outcome                          reaction
 ================================ ==============================================================
-ADMITTED                         the endpoint is in order
+ADMITTED                         none
 REFUSED: own key not trusted     connection ends; connect again after 0.2 to 5 s; report
 BROKEN: listener without keys    connection ends; connect again after 0.2 to 5 s; report
-FAILED: listener has another key the second in a row begins a search; libzmq tries again meanwhile
+FAILED: listener has another key libzmq connects again; the second failure in a row begins a search
 ================================ ==============================================================
 
-After the outcomes REFUSED and BROKEN of the table, libzmq does not connect again. It frees such a connection, but keeps
-its address under the endpoint. Therefore the engine disconnects the endpoint at once, before it connects again.
+After REFUSED and BROKEN, libzmq does not connect again. libzmq then frees the connection, but the socket still keeps
+its address. Therefore the engine disconnects the endpoint at once, before it connects again.
 
-A search runs in a thread of its own. Its result wakes the engine. A missing trusted key is reported only after
-three searches in a row without one, because a single search may meet a listener that closes.
+A search runs in its own thread, and its result wakes the engine. If three searches in a row find no trusted key, the
+engine reports the endpoint. One search is not enough, because the listener may close during a search.
 
-The files of keys are checked every `TEND_INTERVAL` seconds. A connection ends when the key of its peer is not trusted
-any more. The monitors of listening sockets are read as often, because they report callers without a key (`Arrivals`).
+Every `TEND_INTERVAL` seconds, `tend` checks the files of keys. It ends each connection to a listener whose key is not
+trusted any more. It also reads the monitors of listening sockets, which report callers without a key (`Arrivals`).
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from oz.transport.monitors import Event, Monitor, Outcome
 from oz.transport.probing import Probed
 
 TEND_INTERVAL = 0.5
-"""Seconds between two checks whether the files of keys and permissions have changed."""
+"""Seconds between two checks for changes of the files of keys and permissions."""
 CHANGE_INTERVAL = 0.06
-"""Seconds until the next check while a file changes: the file is read after 0.05 s without a change."""
+"""Seconds between two checks while a file changes. A file is read when it has not changed for 0.05 s."""
 LINK = int(zmq.DEALER)
-"""Type of the socket that tries trusted keys at an endpoint for links (connections between two sockets of oz)."""
+"""Type of the socket that tries trusted keys at a link endpoint. A link is a connection between two sockets of oz."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""Seconds between a refusal and the next connection to the endpoint: the first pause and the longest pause."""
-_FAILURES = 2  # Failed handshakes in a row at which a search begins: one failure may come from a listener that closes.
-_STRANGERS = 3  # Searches in a row without a trusted key at which the endpoint is reported.
+"""First and longest pause between a refusal and the next connection to the endpoint, in seconds."""
+_FAILURES = 2  # After this number of failed handshakes, a search begins. A single failure may mean a closing listener.
+_STRANGERS = 3  # If this number of searches in a row finds no trusted key, the endpoint is reported.
 _WITHOUT_KEY = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
 
 _log = peer_logger("oz.security")
@@ -66,10 +67,10 @@ class _Server:
         kind: ZeroMQ type of the socket whose last handshake failed.
         reconnect_at: time of the next connection, in seconds of `time.monotonic`; None if no connection is due.
         pauses: pauses before the next connections, in seconds.
-        failures: number of handshakes that failed in a row.
+        failures: number of failed handshakes since the last successful handshake or connect.
         strangers: number of searches in a row that found no trusted key.
         is_refused: whether a refusal was reported since the last successful handshake.
-        is_ended: whether the engine has no connection to the endpoint.
+        is_ended: whether the engine has disconnected the endpoint and has not connected again.
     """
 
     __slots__ = (
@@ -82,7 +83,6 @@ class _Server:
         self.reset()
 
     def reset(self) -> None:
-        """Record that a handshake has succeeded."""
         self.reconnect_at: float | None = None
         self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.failures = self.strangers = 0
@@ -94,10 +94,10 @@ class Keys:
 
     Attributes:
         credentials: credentials of this side.
-        plain: type of the socket that tries trusted keys at an endpoint for plain connections.
-        name_of: function that returns the name of the listener at an endpoint, for messages.
-        stranger_at: function that returns the public key of the listener at an endpoint if this key is known and
-            not trusted, else None.
+        plain: type of the socket that tries trusted keys at an endpoint without links.
+        name_of: function that returns the name of the listener at an endpoint, for error messages.
+        stranger_at: function that returns the public key of the listener at an endpoint if this key is known but not
+            trusted, else None.
     """
 
     plain = int(zmq.SUB)
@@ -116,10 +116,11 @@ class Keys:
 
         Args:
             credentials: credentials of this side.
-            wake: function that makes the engine call `tend`. It may be called in any thread.
-            report: function called after a refusal with the endpoint and the reason: words that follow its name.
-            reconnect: function called with an endpoint to which the engine must connect again with the current key.
-            end: function called with an endpoint whose connections must end.
+            wake: function that makes the engine call `tend`. Any thread may call it.
+            report: function that is called after a refusal with the endpoint and the reason. The reason is the end of
+                a sentence that begins with the name of the listener.
+            reconnect: function that connects the engine to an endpoint again, with the key from `key_of`.
+            end: function that ends the connections of the engine to an endpoint.
         """
         self.credentials = credentials
         self._report, self._reconnect, self._end = report, reconnect, end
@@ -134,7 +135,8 @@ class Keys:
     def watch(self, socket: zmq.Socket[Any], now: float) -> None:
         """Monitor the handshakes of a socket. Call it before each bind and connect.
 
-        If the socket is monitored already, its events are read: connections that libzmq has given up must end first.
+        If the socket is monitored already, the method reads its events, because a refused connection must end before
+        the socket connects again.
         """
         found = self._monitors.get(socket)
         if found is None:
@@ -143,7 +145,7 @@ class Keys:
             self._read(*found, now)
 
     def unwatch(self, socket: zmq.Socket[Any]) -> None:
-        """End the monitor of a socket, before the socket closes."""
+        """End the monitor of a socket. Call it before the socket closes."""
         found = self._monitors.pop(socket, None)
         if found is not None:
             found[0].close()
@@ -156,6 +158,11 @@ class Keys:
     def _on_event(self, event: Event, arrivals: Arrivals, now: float) -> None:
         arrivals.add(event, now)
 
+    def on_bye(self, now: float) -> None:
+        """Record that a caller with a trusted key has sent BYE."""
+        for _, arrivals in self._monitors.values():
+            arrivals.leave(now)
+
     # connections
 
     def find(self, endpoint: str, link_endpoint: str | None, *, is_plain: bool) -> None:
@@ -164,7 +171,7 @@ class Keys:
         Args:
             endpoint: endpoint of the listener.
             link_endpoint: endpoint at which the listener accepts links; None without links.
-            is_plain: whether a plain connection may serve the endpoint.
+            is_plain: whether to try a plain connection if nothing listens at the link endpoint.
 
         Raises:
             PermissionDenied: one of the sides does not trust the key of the other side.
@@ -197,14 +204,14 @@ class Keys:
             endpoint: endpoint at which the listener accepts links.
 
         Raises:
-            PermissionDenied: no trusted key may belong to the listener.
+            PermissionDenied: there is no trusted key that the listener may have.
         """
         if endpoint.startswith("inproc:"):
             return
         candidates = self._candidates(endpoint)
         server = self._servers[endpoint] = _Server(endpoint, candidates[0], LINK)
         if len(candidates) > 1:
-            # The search counts only while no handshake has succeeded.
+            # `tend` ignores the result of a search for an endpoint without failures, so the count begins with 1.
             server.failures = 1
             self._search.begin(endpoint, LINK)
 
@@ -266,7 +273,7 @@ class Keys:
         """
         server = self._servers.get(endpoint)
         if server is None or server.is_ended:
-            # The event is about a connection that has ended since.
+            # The event belongs to a connection that has ended.
             return
         if outcome is Outcome.ADMITTED:
             server.reset()
@@ -291,7 +298,7 @@ class Keys:
             self._report(endpoint, why)
 
     def tend(self, now: float) -> None:
-        """Connect again where it is due, apply the results of searches, check the files, and report refused callers.
+        """Do all work that is due: connect again, apply results of searches, check the files, report refused callers.
 
         Args:
             now: current time, in seconds of `time.monotonic`.
@@ -303,7 +310,7 @@ class Keys:
         for found in self._search.results(now):
             at = self._servers.get(found.endpoint)
             if at is None or not at.failures:
-                # It was disconnected, or a handshake has succeeded meanwhile.
+                # The endpoint was disconnected, or a handshake has succeeded since the search began.
                 continue
             is_new = found.key != at.key or at.is_ended
             if found.outcome is Probed.ADMITTED and found.key is not None and is_new:
@@ -324,13 +331,14 @@ class Keys:
                 self._due_at = now + CHANGE_INTERVAL
 
     def _is_strange(self, endpoint: str, server: _Server) -> bool:
-        """Return whether enough searches have found no trusted key."""
-        # A node of this host calls this node too. The call shows its key, which the text then names.
+        # A node on this host also connects to this node, which shows its key. After more searches, the report can name
+        # this key.
         may_call = endpoint.startswith("ipc:") and self.stranger_at(endpoint) is None
         return server.strangers >= (2 * _STRANGERS if may_call else _STRANGERS)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
-        # An event names no connection. It may come from the connection before, so one failure begins no search.
+        # A later failure may come from the connection before, because an event names no connection. Therefore the count
+        # begins with 0, and one failure begins no search.
         server.key, server.failures, server.is_ended = key, 0, False
         self._reconnect(endpoint)
 

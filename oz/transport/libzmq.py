@@ -1,7 +1,7 @@
 """Functions of the libzmq that pyzmq has loaded.
 
-`raw_socket` returns an object by which C code calls libzmq. It returns None if the compiled part of oz is not used, or
-if pyzmq hides a function of libzmq; its callers then use pyzmq. `option_reader` is for code in Python.
+The compiled part of oz calls these functions directly. If oz runs without its compiled part, or if pyzmq hides a
+function of libzmq, oz calls pyzmq instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _open() -> Any:
     try:
         import zmq.backend.cython._zmq as extension
 
-        # Through pyzmq's extension module, so that no other libzmq is found. PyDLL keeps the interpreter's lock.
+        # The functions are found in pyzmq's extension module, so that no other libzmq is used. PyDLL keeps the GIL.
         return ctypes.PyDLL(extension.__file__, use_errno=True)
     except (ImportError, OSError, AttributeError, TypeError):
         return None
@@ -45,7 +45,7 @@ if HOT is not None and IS_KNOWN:
 
 
 def raise_of(number: int) -> NoReturn:
-    """Raise the error of pyzmq for an errno.
+    """Raise the error that pyzmq raises for an errno.
 
     Raises:
         zmq.ZMQError: always.
@@ -57,22 +57,22 @@ def raise_of(number: int) -> NoReturn:
 def option_reader(
     socket: zmq.Socket[Any], option: int, get: Callable[..., Any] = zmq.backend.Socket.get
 ) -> Callable[[Any], int]:
-    """Return a function that takes a socket, and returns an integer option of this socket.
+    """Return a function that returns an integer option of a socket. Its argument is the socket.
 
     `get` of pyzmq constructs an enum, which takes 0.5 µs. A call of the libzmq function by ctypes takes 0.2 µs.
 
     Args:
         socket: socket of pyzmq, or model socket of `oz.testing`. The returned function keeps no reference to it.
         option: number of the option in libzmq.
-        get: fallback, called with a socket and the option. It is used for model sockets and closed sockets, and if
-            the libzmq function fails.
+        get: function that is called with the socket and the option if the libzmq function cannot be used: for a model
+            socket, for a closed socket, and after an error.
     """
     if _GETSOCKOPT is None or _CLOSED is None or not isinstance(socket, zmq.backend.Socket):
         return lambda socket: int(get(socket, option))
     getsockopt = _GETSOCKOPT
     value = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(value))
-    # Made once, because ctypes would convert the arguments at each call.
+    # Converted here, because ctypes would convert Python numbers at each call.
     pointer, number = ctypes.c_void_p.from_param(int(socket.underlying)), ctypes.c_int.from_param(option)
     answer, length = ctypes.byref(value), ctypes.byref(size)
 
@@ -85,11 +85,14 @@ def option_reader(
 
 
 SHARED_FRAME: Any = HOT.SharedFrame if HOT is not None and IS_KNOWN else None
-"""Class of frames that several messages share; None without the compiled part."""
+"""Class of a frame that can be sent in several messages; None without the compiled part."""
 
 
 def raw_socket(socket: zmq.Socket[bytes]) -> Any:
-    """Return the object by which C code uses a socket (`oz.compiled.Hot.RawSocket`); None without the compiled part."""
+    """Return an object with which C code calls libzmq for a socket; None if only pyzmq can use the socket.
+
+    The class of the object is `oz.compiled.Hot.RawSocket`.
+    """
     if HOT is None or not IS_KNOWN or type(socket) is not zmq.Socket:
         return None
     return HOT.RawSocket(socket=socket, address=socket.underlying, raise_error=raise_of)

@@ -25,7 +25,7 @@ _MECHANISM = slice(12, 32)
 
 
 def mechanism_at(endpoint: str) -> str | None:
-    """Return the mechanism of the listener at a `tcp` or `ipc` endpoint; None if it sends no greeting."""
+    """Return the mechanism of the listener at a `tcp` or `ipc` endpoint; None if no greeting of ZMTP arrives."""
     ends = time.monotonic() + _GREETING_TIMEOUT
     for address in addresses_of(endpoint):
         with suppress(OSError), socket.socket(_family(address)) as caller:

@@ -26,7 +26,7 @@ HANDSHAKES = int(
 
 _FD, _EVENTS, _POLLIN = int(zmq.FD), int(zmq.EVENTS), int(zmq.POLLIN)
 _EVENT = Struct("=hi")
-"""Number and value of an event (manual of libzmq, zmq_socket_monitor)."""
+"""Format of the first frame of an event: its number and its value (manual of libzmq, zmq_socket_monitor)."""
 _numbers = count(1)
 
 
@@ -38,7 +38,7 @@ class Outcome(enum.Enum):
     REFUSED = enum.auto()
     """The other side does not trust the key of this side. libzmq does not connect again."""
     FAILED = enum.auto()
-    """The other side has another key than expected, or the connection ended. libzmq connects again."""
+    """The other side does not have the expected key, or the connection ended. libzmq connects again."""
     BROKEN = enum.auto()
     """The other side violates the protocol, for example because it has no keys. libzmq does not connect again."""
 
@@ -56,9 +56,9 @@ class Event(NamedTuple):
 
     Attributes:
         number: number of the event in libzmq, such as `zmq.EVENT_CONNECTED`.
-        endpoint: endpoint of the connection, with an address in place of a host name. For an accepted connection, it
-            is the endpoint of the listener.
-        value: number of the error, from libzmq or the system, if the event is a failure.
+        endpoint: endpoint of the connection, with an address in place of a host name. If this side has accepted the
+            connection, it is the endpoint of the listener.
+        value: error number of libzmq or of the system, if the event reports a failure.
     """
 
     number: int
@@ -74,9 +74,10 @@ class Event(NamedTuple):
 class Monitor:
     """Events of the connections of one socket.
 
-    A monitor sends its events to a PAIR socket. An I/O thread of libzmq waits for ever if this PAIR socket is full. The
-    same happens if it or the monitored socket is closed before the end of the monitor. Therefore `close` ends the
-    monitor first, and `_open` keeps both sockets from garbage collection.
+    libzmq sends the events to a PAIR socket. An I/O thread of libzmq waits for ever if the PAIR socket is full.
+    Therefore the PAIR socket has no high-water mark. The thread also waits for ever if the PAIR socket or the monitored
+    socket is closed before the monitor ends. Therefore `close` ends the monitor first, and `_open` keeps both sockets
+    from garbage collection.
 
     Attributes:
         pair: PAIR socket that receives the events.
@@ -86,12 +87,12 @@ class Monitor:
     def __init__(self, socket: zmq.Socket[Any], events: int = HANDSHAKES) -> None:
         """Start to monitor a socket."""
         self._socket, runtime = socket, runtime_of(socket.context)
-        # Created first: libzmq would wait for ever for a monitor without an end.
+        # The receiving end is created before the monitor, because libzmq waits for ever for a missing receiver.
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
         _open.add(self)
-        # A monitor that has ended may hold its address for a moment.
+        # The number is new for each monitor, because the address of an ended monitor may stay in use for a moment.
         address = f"inproc://oz-monitor-{id(self):x}-{next(_numbers)}"
-        # Read once: garbage collection may close the socket before its owner.
+        # Read here, because later the garbage collection may have closed the socket.
         self.fd = int(runtime.get(self.pair, _FD))
         self._read = message_reader(self.pair, runtime)
         self._events = option_reader(self.pair, _EVENTS, runtime.get)
@@ -112,10 +113,10 @@ class Monitor:
         return bool(self._events(self.pair) & _POLLIN)
 
     def read(self) -> Iterator[Event]:
-        """Yield the events that have not been read yet, `MAX_EVENTS` at most."""
+        """Yield the events that were not read yet, at most `MAX_EVENTS`."""
         with suppress(zmq.ZMQError):
             for _ in range(MAX_EVENTS):
-                # The exception of an empty socket takes longer.
+                # Without this check, an empty socket would raise an exception, which takes longer.
                 if not self.has_events():
                     return
                 event, *rest = self._read(self.pair)
@@ -131,4 +132,4 @@ class Monitor:
 
 
 _open: set[Monitor] = set()
-"""Open monitors. This set keeps them from garbage collection, which may close a socket before its owner."""
+"""Open monitors. The set keeps their sockets from garbage collection; see `Monitor`."""

@@ -1,8 +1,8 @@
-"""Peers of a socket: which key has sent a frame, and which endpoint an event of a monitor is about.
+"""Keys of the peers of a socket: find the sender of a frame, and the endpoint of a monitor event.
 
-If the peer has connected here, the authenticator names its key. If this side has connected, the peer has the key of the
-endpoint. To find this endpoint, libzmq reports the descriptor by which a frame came, and the system reports the peer's
-address for the descriptor (`docs/decisions/063-keys-of-connections.md`).
+If the peer has connected to this side, the authenticator has attached the key to the frame. If this side has connected
+to the peer, the key belongs to the endpoint. To find this endpoint, libzmq reports the descriptor of the connection,
+and the system reports the peer's address for the descriptor (`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class PeerKeys:
     def __init__(self) -> None:
         """Start without endpoints."""
         self.bound: list[str] = []
-        # Kept after the end of a connection, because its last frames are read later.
+        # Inode and key by descriptor. An entry stays after the connection ends, because its last frames are read later.
         self._known: dict[int, tuple[int | None, str]] = {}
 
     def connection_of(self, frame: zmq.Frame, called: Mapping[str, str]) -> Connection | None:
-        """Return the connection by which a frame came, with the peer's key; None if the sender is in this process.
+        """Return the connection on which a frame came, with the peer's key; None if the sender is in this process.
 
-        An unknown key is an empty text.
+        If the key is unknown, it is an empty text.
 
         Args:
             frame: frame that the socket has received.
@@ -59,10 +59,10 @@ class PeerKeys:
         return Connection(descriptor, inode, known[1])
 
     def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
-        """Return the key that fits the two addresses of a connection; empty unless exactly one key fits.
+        """Return the key of the peer on a connection; empty if no key or several keys fit its addresses.
 
-        `User-Id` is used only if the peer has connected to an endpoint of this socket. The authenticator checks only
-        such peers; a listener to which this side connects may set `User-Id` to any value.
+        The property `User-Id` of a frame is used only if the peer has connected to this socket. The authenticator has
+        then set it. A listener to which this side connects may set `User-Id` to any value.
         """
         ends = _ends(descriptor)
         if ends is None:
@@ -83,7 +83,7 @@ def _admitted_key(frame: zmq.Frame) -> str:
 
 
 def key_of_client(frame: zmq.Frame) -> str | None:
-    """Return the key that sent a frame to a socket that only listens; None if the sender is in this process."""
+    """Return the key of the sender of a frame; None if the sender is in this process. The socket must only listen."""
     try:
         frame.get(_SOURCE)
     except zmq.ZMQError:
@@ -109,10 +109,10 @@ def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
 
 
 def called_endpoint(where: str, called: Iterable[str]) -> str | None:
-    """Return the called endpoint that an event is about; None if none or several fit.
+    """Return the endpoint to which an event belongs; None if no endpoint or several endpoints fit.
 
     Args:
-        where: endpoint of the event, which may have an address in place of the host name.
+        where: endpoint in the event, which may have an address in place of the host name.
         called: endpoints to which the socket connects.
     """
     endpoints = list(called)
@@ -126,10 +126,10 @@ def called_endpoint(where: str, called: Iterable[str]) -> str | None:
 
 
 def is_of_caller(where: str, bound: Iterable[str], called: Iterable[str]) -> bool:
-    """Return whether an event is about a peer that has connected here.
+    """Return whether an event belongs to a connection that a peer has made to this socket.
 
     Args:
-        where: endpoint of the event.
+        where: endpoint in the event.
         bound: endpoints that the socket has bound.
         called: endpoints to which the socket connects.
     """

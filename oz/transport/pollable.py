@@ -1,4 +1,4 @@
-"""Base class of objects that `oz.Poller` waits for, although they have no socket of their own."""
+"""Interface of objects that `oz.Poller` can wait for, although they are no sockets, such as `oz.Subscriber`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class PollTurn(Protocol):
     """Work of one object during one call of `oz.Poller.poll`."""
 
     def has_message(self) -> bool:
-        """Read the sockets, run handlers, and return whether a receive would return at once."""
+        """Read the sockets, run handlers, and return whether a receive would return a message at once."""
 
     def begin_wait(self) -> tuple[int | None, float | None]:
-        """Return the descriptor to wait for and the longest wait in seconds. None means no descriptor, or no limit."""
+        """Return the descriptor to wait for, or None without a descriptor; and the longest wait in seconds, or None."""
 
     def end_wait(self) -> None:
-        """End the wait of `begin_wait`."""
+        """End the wait that `begin_wait` has begun."""
 
     def close(self) -> None:
-        """End the turn."""
+        """End the work for this call of `poll`."""
 
 
 class Pollable:

@@ -1,4 +1,4 @@
-"""Descriptors that a waiting subscriber polls: its sockets, and a wake-up descriptor."""
+"""Poll of a subscriber: it waits for the subscriber's sockets, and for a descriptor by which other threads wake it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oz.transport.wakeups import WakeUp
 
 
 class Poll:
-    """Descriptors that a waiting program polls.
+    """Descriptors that a subscriber polls.
 
     Attributes:
         is_polling: whether a thread polls the descriptors now.
-        is_full: whether the waiting thread waits for `ring` only, because a queue is full.
+        is_full: whether the waiting thread waits only for `ring`, because a queue is full and no socket may be read.
     """
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class Poll:
                 self._selector.unregister(descriptor)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while at least one of the polled descriptors is readable."""
+        """Return a descriptor that is readable while any polled descriptor is readable."""
         selector: Any = self._selector
         return int(selector.fileno())
 
     def descriptor(self, *, is_full: bool) -> int:
-        """Return the descriptor for a wait in another poller.
+        """Return a descriptor with which another poller can wait in place of `wait`.
 
         Args:
             is_full: whether to wait for `ring` only, because a queue is full.
@@ -88,7 +88,7 @@ class Poll:
             self.is_full = False
 
     def ring(self) -> None:
-        """End the current wait, or else the next wait."""
+        """End the current wait. If no thread waits, the next wait ends at once."""
         self._wake_up.wake()
 
     def silence(self) -> None:

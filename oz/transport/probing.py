@@ -17,18 +17,19 @@ import zmq
 from oz.transport.certificates import KeyPair
 
 HANDSHAKE_TIMEOUT, BUSY_HANDSHAKE_TIMEOUT = 2.0, 10.0
-"""Seconds to wait for handshakes with a listener that accepts connections. After one handshake has failed, the longer
-timeout applies to the other handshakes: the listener checks keys, and its authenticator in Python may be slow."""
+"""Seconds to wait for handshakes with a listener that accepts connections. After a first failed handshake, the longer
+timeout applies: the listener is known to check keys, and its authenticator in Python may be slow."""
 
 _ACCEPT_TIMEOUT = 0.3
-"""Seconds to wait until the listener accepts a connection. After this time the listener counts as absent."""
+"""Seconds to wait until the listener accepts a connection. After this time the outcome is ABSENT."""
 
 _BATCH = 16
-"""Number of keys that a search tries at the same time. It is small, because many callers may search at one listener,
-and the number of connections that wait to be accepted is limited."""
+"""Number of keys that a search tries at the same time, each on its own connection. The number is small, because many
+callers may search at one listener, and the backlog of the listener is limited."""
 
 _RECONNECT_INTERVAL = 1_000 * ceil(BUSY_HANDSHAKE_TIMEOUT)
-"""Milliseconds before libzmq connects again: at least as long as a search, so that no handshake is repeated."""
+"""Milliseconds until libzmq connects again. The time is as long as the longest search, so that libzmq repeats no
+handshake during a search."""
 
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = (
@@ -53,13 +54,13 @@ class Probed(enum.Enum):
     KEYLESS = enum.auto()
     """The listener demands no keys. `probe` reports it as STRANGER."""
     SILENT = enum.auto()
-    """The listener accepts connections, but has not answered each handshake: it may be busy."""
+    """The listener accepts connections, but has left some handshakes without an answer: it may be busy."""
     ABSENT = enum.auto()
     """Nothing listens yet."""
 
 
 def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) -> tuple[Probed, str | None]:
-    """Return which of some keys the listener at an endpoint has.
+    """Find the key of the listener at an endpoint among some keys.
 
     Args:
         endpoint: `tcp://` or `ipc://` endpoint of the listener.
@@ -68,7 +69,7 @@ def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) ->
         candidates: public keys to try.
 
     Returns:
-        The outcome, and the public key of the listener; None if the key is unknown.
+        The outcome; and the public key of the listener, or None if the key is unknown.
     """
     found: tuple[Probed, str | None] = (Probed.ABSENT, None)
     for at in range(0, len(candidates), _BATCH):
@@ -102,7 +103,6 @@ class _Try:
         socket.connect(endpoint)
 
     def read(self) -> None:
-        """Read the events of the connection."""
         # Imported here, because it imports asyncio.
         from zmq.utils.monitor import parse_monitor_message
 
@@ -121,7 +121,6 @@ class _Try:
                 self.outcome = Probed.STRANGER
 
     def close(self) -> None:
-        """Close the socket. A second call has no effect."""
         if self._socket.closed:
             return
         self._socket.disable_monitor()
@@ -130,7 +129,6 @@ class _Try:
 
 
 def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
-    """Wait until a connection is admitted or refused, or all have failed; return the outcome and the key."""
     poller, begun = zmq.Poller(), time.monotonic()
     for attempt in tried:
         poller.register(attempt.monitor, zmq.POLLIN)

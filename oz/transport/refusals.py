@@ -10,11 +10,11 @@ LOG_INTERVAL = 60.0
 
 @dataclass(slots=True)
 class _Refusals:
-    """Connections that were refused for one reason since the last line.
+    """Connections that were refused for one reason since the last log line about the reason.
 
     Attributes:
-        logged_at: time of the last log line about this reason, in seconds.
-        count: number of connections refused since that line.
+        logged_at: time of the last log line about the reason, in seconds.
+        count: number of connections that were refused since the last log line.
         text: description of the last refused connection.
     """
 
@@ -24,7 +24,11 @@ class _Refusals:
 
 
 class RefusalLog:
-    """Log lines about refused connections: one for the first at once, later one for all since, with their number."""
+    """Log lines about refused connections.
+
+    The first connection with a reason gives a line at once. A later line has the number of connections since the line
+    before.
+    """
 
     def __init__(self) -> None:
         """Start without connections."""

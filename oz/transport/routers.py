@@ -1,16 +1,16 @@
 """ROUTER sockets of links: their options, names and endpoints.
 
-A publisher listens with one ROUTER socket. A subscriber makes all its links with another ROUTER socket. The options
-follow from facts of libzmq (`docs/libzmq.md`):
+A link is a connection between a publisher and a subscriber of oz. A publisher listens with one ROUTER socket. A
+subscriber makes all its links with another ROUTER socket. The options follow from facts of libzmq (`docs/libzmq.md`):
 
-- ROUTER_MANDATORY reports a peer without connection (EHOSTUNREACH) and a full pipe (EAGAIN). Without this option
-  libzmq drops the message in both cases.
-- EAGAIN is rare, because the flow control of a link allows fewer batches in flight than the high-water marks.
-- The TCP keepalive finds dead hosts, but does not run while data is unacknowledged. TCP_MAXRT covers this case. ZMTP
-  heartbeats are off, because libzmq aborts the process if they fail in some ways.
-- IMMEDIATE stays 0, and each message is one frame: otherwise libzmq aborts when a pipe ends within a message.
-- A handle (CONNECT_ROUTING_ID) is never used twice, because libzmq aborts on a duplicate. A name (ROUTING_ID)
-  is random: with ROUTER_HANDOVER, the former owner of a reused name stays connected but receives nothing.
+- With ROUTER_MANDATORY, a send raises an error if the peer has no connection (EHOSTUNREACH) or the pipe to it is full
+  (EAGAIN). Without this option libzmq drops the message in both cases.
+- EAGAIN is rare: the flow control of a link allows fewer unacknowledged batches than the high-water marks.
+- The TCP keepalive finds dead hosts, but does not run while sent data is unacknowledged. TCP_MAXRT covers this case.
+  ZMTP heartbeats are off, because some failures of a heartbeat make libzmq abort the process.
+- IMMEDIATE stays 0, and each message is one frame. Otherwise libzmq aborts if a pipe ends within a message.
+- A handle (CONNECT_ROUTING_ID) is never used twice, because libzmq aborts on a duplicate. A name (ROUTING_ID) is
+  random. If two peers had the same name, ROUTER_HANDOVER would leave the first peer connected without any messages.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import zmq
 from oz.transport.errors import EndpointError
 
 PORT_DISTANCE = 10_000
-"""Difference between the port of an endpoint and its link port, at which the publisher accepts links."""
-_HIGHEST = 55_535  # Highest port whose link port is above it. For higher ports the difference is subtracted.
+"""Difference between the port of a publisher and its link port, at which the publisher accepts links."""
+_HIGHEST = 55_535  # Up to this port, the difference is added. For higher ports, it is subtracted.
 LOCAL, REMOTE = b"\x03", b"\x01"
-"""First byte of a connecting side's name. LOCAL means that its endpoint is ipc or inproc; REMOTE, another transport."""
+"""First byte of the name of the connecting side: LOCAL on an ipc or inproc endpoint, REMOTE on any other transport."""
 FRAME_SPACE = 64 << 10
-"""Maximum number of bytes that a frame has in addition to its messages."""
+"""Maximum number of bytes in a frame beside its messages."""
 _HANDLES = count(1)
 
 
@@ -73,7 +73,7 @@ def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: i
 
 
 def dialling_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
-    """Create the ROUTER socket of a subscriber. It is not connected yet. For the arguments see `listening_router`."""
+    """Create the ROUTER socket of a subscriber. It is not connected yet. `listening_router` explains the arguments."""
     return _router(context, message_bytes, window)
 
 
@@ -100,9 +100,9 @@ def _router(context: zmq.Context[Any], message_bytes: int, window: int) -> zmq.S
 def dial(
     router: zmq.Socket[bytes], endpoint: str, random_bytes: Callable[[int], bytes] = os.urandom
 ) -> bytes:
-    """Connect a subscriber's ROUTER socket to a link endpoint; return the handle that names the link in its frames.
+    """Connect a subscriber's ROUTER socket to a link endpoint; return the routing id of the link.
 
-    The handle is new for each call. To replace a connection, first read all whole messages, then call
+    The routing id is new for each call. To replace a connection, first read all messages that have arrived, then call
     `router.disconnect(endpoint)`.
     """
     handle = b"\x02%d" % next(_HANDLES)

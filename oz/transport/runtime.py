@@ -1,8 +1,8 @@
-"""Functions of sockets, clocks and random bytes that the engines of links call.
+"""Functions for sockets, clocks and random bytes that publishers and subscribers call.
 
-The context of an engine decides which functions it calls. With a `zmq.Context`, the engine calls functions of pyzmq's
-backend. A context of `oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock. With
-these functions the same engines run without libzmq.
+The context decides which functions are called. A `zmq.Context` means the functions of pyzmq's backend. A context of
+`oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock, so that the same code runs
+without libzmq.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
 
 
 class Runtime(NamedTuple):
-    """Functions that an engine calls. The first argument of `get`, `send` and `recv` is the socket.
+    """Functions that publishers and subscribers call. The first argument of `get`, `send` and `recv` is the socket.
 
     Attributes:
         get: function that returns an option of a socket.
         send: function that sends a frame.
         recv: function that receives a frame.
         clock: function that returns the time in seconds. The time never goes back.
-        busy_clock: clock for tasks that yield to the event loop after some time. A virtual clock stops while
-            code runs. Therefore on a virtual network this clock counts its calls.
+        busy_clock: clock in seconds, with which a task measures how long it has not yielded to the event loop. On a
+            virtual network, time stops while code runs. There, each call of this clock adds to its time.
         time_ns: function that returns the nanoseconds since 1970.
-        random_bytes: function that returns random bytes; its argument is their number.
+        random_bytes: function that returns random bytes. Its argument is the number of bytes.
         create_poll: function that creates the `Poll` of a subscriber.
-        processor_clock: function that returns the processor time of the thread in seconds; always 0 on a virtual
-            network.
+        processor_clock: function that returns the processor time of the thread in seconds. On a virtual network it
+            returns 0.
     """
 
     get: Callable[..., Any]
@@ -78,9 +78,10 @@ def runtime_of(context: Any) -> Runtime:
 
 
 def message_reader(socket: zmq.Socket[bytes], runtime: Runtime) -> Callable[[zmq.Socket[bytes]], list[bytes]]:
-    """Return a function that reads the frames of a socket's next message, or raises `zmq.Again` if there is none.
+    """Return a function that reads the frames of a socket's next message, or raises `zmq.Again` without a message.
 
-    If a signal handler raises during the read, the whole message is dropped: none of its frames stays in the socket.
+    If a signal handler raises during the read, the whole message is dropped, and none of its frames stays in the
+    socket.
     """
     recv, has_more = runtime.recv, option_reader(socket, _RCVMORE, runtime.get)
 

@@ -18,10 +18,10 @@ _KEYS = ("key", "trusted", "permissions", "servers")
 
 
 class Security:
-    """Key of a program, trusted keys, and permissions.
+    """Key of a program, trusted keys of other programs, and permissions.
 
-    One object may serve any number of sockets. A socket that binds accepts only connections with a trusted key. A
-    socket that connects proves that it has `key`, and accepts only listeners with a trusted key.
+    Any number of sockets may share one object. A socket that binds accepts only peers with a trusted key. A socket that
+    connects proves that it has `key`, and accepts only listeners with a trusted key.
     """
 
     def __init__(
@@ -39,11 +39,12 @@ class Security:
             trusted: directory of public certificates. Files may be added and removed later.
             permissions: path of a permission file, which is read again after a change. Without the file, a trusted
                 key may do everything.
-            servers: for an endpoint, the name of the listener's certificate in `trusted`. At other endpoints, all
-                trusted keys are tried.
+            servers: dict from an endpoint to the name of the listener's certificate in `trusted`. At any other
+                endpoint, all trusted keys are tried.
 
         Raises:
-            ConfigurationError: a file cannot be read or used, or other users may read or write it.
+            ConfigurationError: a file cannot be read or used, other users may read the key, or other users may write
+                to one of the files.
             MissingDependency: this libzmq has no CURVE.
         """
         file = None if permissions is None else Path(permissions)
@@ -51,10 +52,10 @@ class Security:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Security:
-        """Read the table `[security]` of a TOML file: `key`, `trusted`, `permissions` and `servers`.
+        """Read the table `[security]` of a TOML file. Its settings are the arguments of this class.
 
         Args:
-            path: path of the TOML file. Relative paths in the file start at its directory.
+            path: path of the TOML file. A relative path in the file is relative to the directory of the file.
 
         Raises:
             ConfigurationError: the file cannot be read or used.
@@ -81,17 +82,17 @@ class Security:
 
     @property
     def trusted(self) -> Mapping[str, str]:
-        """Name of each certificate that is in the directory now, by public key."""
+        """Dictionary from each public key that is trusted now to the name of its certificate."""
         return self._credentials.trusted
 
     @property
     def refused(self) -> int:
-        """Number of connections that were refused for their keys."""
+        """Number of connections that were refused because the peer proved no trusted key."""
         return self._credentials.refused
 
 
 def resolve_security() -> Security | None:
-    """Return the security that `OZ_SECURITY` or the configuration file names; None if neither names one.
+    """Return the keys and permissions that `OZ_SECURITY` or the configuration file sets; None without a setting.
 
     Raises:
         ConfigurationError: the file with the security settings cannot be read or used.
@@ -113,8 +114,8 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
 
     Raises:
         TypeError: the argument has another type.
-        ConfigurationError: the file cannot be used, or `group` is given, because multicast has no CURVE.
-        MissingDependency: this system does not identify connections.
+        ConfigurationError: the file cannot be used, or `group` is given: multicast has no CURVE.
+        MissingDependency: this system does not report the connection of a frame, or libzmq has no CURVE.
     """
     if isinstance(security, (str, os.PathLike)):
         security = Security.from_file(security)

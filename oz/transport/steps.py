@@ -1,9 +1,10 @@
 """Waits that threads and asyncio share.
 
-An engine describes each wait once, as a generator of *steps*. The generator does all work that needs no wait. Then it
-yields the time until which it waits for a change, in seconds of `time.monotonic`; None waits for ever. It is resumed
-when the state may have changed, or at that time. `run` waits in the calling thread, `run_async` waits in a coroutine.
-A task is cancelled only at the yield, where the engine holds no lock.
+The engine is the part of a publisher or subscriber that threads and asyncio share. It describes each wait once, as a
+generator of *steps*. In each step the generator does all work that needs no wait. Then it yields a time in seconds of
+`time.monotonic`, or None. The generator is resumed when the state of the engine may have changed, and at that time.
+`run` waits in the calling thread, `run_async` waits in a coroutine. A task is cancelled only at a yield, where the
+engine holds no lock.
 
 psycopg 3 has the same design.
 """
@@ -16,15 +17,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Steps = Generator[float | None, None, T]
-"""Generator that yields times until which the caller waits, and returns the result of the wait."""
+"""Generator that yields the time until which the caller waits, and at its end returns the result of the wait."""
 
 
 def run(steps: Steps[T], wait: Callable[[float | None], object]) -> T:
-    """Run steps in the calling thread.
+    """Run steps in the calling thread; return their result.
 
     Args:
         steps: generator of an engine.
-        wait: function that waits for a change, at most until the time in its argument; None waits for ever.
+        wait: function that waits for a change, at most until the time in its argument. None waits for ever.
     """
     try:
         while True:
@@ -36,11 +37,11 @@ def run(steps: Steps[T], wait: Callable[[float | None], object]) -> T:
 
 
 async def run_async(steps: Steps[T], wait: Callable[[float | None], Awaitable[object]]) -> T:
-    """Run steps in a coroutine.
+    """Run steps in a coroutine; return their result.
 
     Args:
         steps: generator of an engine.
-        wait: function that waits for a change, at most until the time in its argument; None waits for ever.
+        wait: function that waits for a change, at most until the time in its argument. None waits for ever.
     """
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Waits of threads for changes of an engine."""
+"""Wait of a thread until the state of a publisher's or subscriber's engine changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from oz.transport.steps import Steps, run
 _Result = TypeVar("_Result")
 
 Waiters = dict[Callable[[], object], None]
-"""Functions that wake the waiting threads and tasks. After a change, an engine calls them in the order of insertion."""
+"""Functions that wake waiting threads and tasks. After a change, an engine calls the functions in the order in which
+they were added."""
 
 
 def notify_all(waiters: Waiters) -> None:
@@ -24,7 +25,7 @@ def notify_all(waiters: Waiters) -> None:
 
 
 class ThreadWait:
-    """Wait of one thread: the thread sleeps until a change or a time. The class is a context manager."""
+    """Context manager in which one thread can sleep until the engine changes or a time is reached."""
 
     def __init__(self, waiters: Waiters) -> None:
         """Prepare the wait.
@@ -33,7 +34,7 @@ class ThreadWait:
             waiters: waiters of the engine, to which this wait is added.
         """
         self._waiters = waiters
-        # Not an Event: an exception of a signal handler inside `Event.wait` may leave the lock of the event
+        # A lock and not an Event: if a signal handler raises inside `Event.wait`, the lock of the event may stay
         # locked, and `Event.set` in another thread would wait for ever.
         self._news = threading.Lock()
         self._news.acquire()
@@ -44,18 +45,18 @@ class ThreadWait:
             self._news.release()
 
     def __enter__(self) -> Self:
-        """Start to listen for changes. A later change ends the next sleep."""
+        """Start listening for changes. A later change ends the next sleep."""
         self._waiters[self._notify] = None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the listening for changes."""
+        """Stop listening for changes."""
         self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:
-        """Sleep until a change, or until a time in seconds of `time.monotonic`; None for ever."""
+        """Sleep until a change, or until a time in seconds of `time.monotonic`. None sleeps until a change."""
         left = -1.0 if until is None else max(until - time.monotonic(), 0.0)
         self._news.acquire(timeout=min(left, threading.TIMEOUT_MAX))
 

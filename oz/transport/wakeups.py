@@ -1,4 +1,4 @@
-"""Descriptor that wakes a thread out of `poll`."""
+"""Descriptor by which one thread wakes another thread that waits in `poll`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class WakeUp:
-    """Descriptor that is readable from `wake` until `clear`. Any thread may call `wake`."""
+    """Descriptor that `wake` makes readable and `clear` makes unreadable. Any thread may call `wake`."""
 
     _read = _write = -1
 
     def __init__(self) -> None:
-        """Create an eventfd; a pipe if the system has no eventfd."""
+        """Create an eventfd, or a pipe if the system has no eventfd."""
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -30,7 +30,7 @@ class WakeUp:
 
     def wake(self) -> None:
         """Make the descriptor readable. After `close` it has no effect."""
-        # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
+        # An eventfd takes a number of eight bytes. OSError: the pipe is full, and is therefore readable already.
         with suppress(OSError):
             os.write(self._write, _ONE)
         # Set after the write, so that `clear` never misses a written byte.
@@ -46,7 +46,7 @@ class WakeUp:
                 while os.read(self._read, 1024) and self._read != self._write:
                     pass
         except BaseException:
-            # A signal handler has raised.
+            # A signal handler has raised an exception, so that the descriptor may still be readable.
             self._may_be_readable = True
             raise
 

@@ -1,4 +1,4 @@
-"""Stack level of warnings."""
+"""Stack level of warnings: it makes a warning show a line of the program, and not a line of oz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def callers_level() -> int:
-    """Return the `stacklevel` with which a warning names the program's line that called oz."""
+    """Return the `stacklevel` with which a warning shows the line of the program that called oz."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("oz.", "zmq.")):
         level, frame = level + 1, frame.f_back

@@ -1,1 +1,1 @@
-"""Bytes to values and back. No sockets, threads or clocks here."""
+"""Encoders and decoders of everything that oz sends. This package uses no sockets, threads or clocks."""

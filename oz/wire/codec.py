@@ -1,4 +1,4 @@
-"""Codecs: from values to the bytes of payloads and back."""
+"""Codecs, which encode values as payloads and decode payloads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from oz.errors import ConfigurationError
 
 
 class Codec(Protocol):
-    """A codec is any object with these two methods."""
+    """Encoder and decoder of payloads. Any object with these two methods is a codec."""
 
     def encode(self, value: Any) -> bytes:
-        """Turn a value into the bytes of a payload."""
+        """Return a value as the bytes of a payload."""
         ...
 
     def decode(self, payload: bytes) -> Any:
-        """Turn the bytes of a payload into a value; any exception means that the bytes are malformed."""
+        """Return the value of a payload. Raise any exception if the payload is malformed."""
         ...
 
 
 class MsgpackCodec:
-    """MessagePack, with text as `str` and binary as `bytes`."""
+    """MessagePack. Its type str is `str` in Python, and its type bin is `bytes`."""
 
     def encode(self, value: Any) -> bytes:
         """Pack a value.
@@ -34,20 +34,20 @@ class MsgpackCodec:
             TypeError: MessagePack cannot represent the value.
         """
         try:
-            # `packb` has the same result in six times the time.
+            # `msgpack.packb` returns the same result, but takes six times as long.
             packed: bytes = msgpack.Packer().pack(value)
         except TypeError as error:
             raise TypeError(
-                f"a payload cannot be packed: {error}; MessagePack has None, truth values, numbers, text, "
+                f"a payload cannot be packed: {error}; MessagePack has None, booleans, numbers, text, "
                 "bytes, lists and dicts. Turn it into these, or give a codec="
             ) from None
         return packed
 
     def decode(self, payload: bytes) -> Any:
-        """Unpack a value; map keys may be of any type that can be hashed.
+        """Unpack a value. The keys of a map may have any type that can be hashed.
 
         Raises:
-            ValueError: the bytes are not one whole MessagePack value.
+            ValueError: the bytes are not exactly one MessagePack value.
         """
         return _unpack(payload)
 
@@ -56,10 +56,10 @@ _unpack = partial(msgpack.unpackb, raw=False, strict_map_key=False)
 
 
 class JsonCodec:
-    """JSON of RFC 8259 in UTF-8, without NaN and infinity."""
+    """JSON according to RFC 8259 in UTF-8, without NaN and infinity."""
 
     def encode(self, value: Any) -> bytes:
-        """Write a value.
+        """Return a value as JSON.
 
         Raises:
             TypeError: JSON cannot represent the value.
@@ -68,19 +68,19 @@ class JsonCodec:
         try:
             return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         except UnicodeEncodeError:
-            # Half a surrogate pair cannot be encoded as UTF-8, but JSON can escape it.
+            # A lone surrogate cannot be encoded as UTF-8, but JSON can escape the surrogate.
             return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except TypeError as error:
             raise TypeError(
-                f"a payload cannot be written as JSON: {error}; JSON has None, truth values, numbers, text, "
+                f"a payload cannot be written as JSON: {error}; JSON has None, booleans, numbers, text, "
                 "lists and dicts. Turn it into these, or give another codec="
             ) from None
 
     def decode(self, payload: bytes) -> Any:
-        """Read a value.
+        """Return the value of a JSON text.
 
         Raises:
-            ValueError: the bytes are not one whole JSON value.
+            ValueError: the bytes are not exactly one JSON value.
         """
         return json.loads(payload, parse_constant=_refuse_constant)
 
@@ -93,7 +93,7 @@ _BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": Jso
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:
-    """Return the codec with a name. An object with `encode` and `decode` is returned unchanged, and so is None.
+    """Return the codec with this name. Return an object with `encode` and `decode`, or None, unchanged.
 
     Raises:
         ConfigurationError: no codec has this name.

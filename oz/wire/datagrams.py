@@ -1,17 +1,17 @@
 """Frames of multicast messages: `prefix 00 head body crc`.
 
-ZeroMQ over PGM may deliver frames that are cut, joined or corrupt. So a frame contains its length, and ends with
+ZeroMQ over PGM may deliver frames that are cut, joined or corrupt. Therefore a frame contains its length, and ends with
 a checksum of all its other bytes. The prefix is the common beginning of all subjects in the frame. In a frame with one
-message, the prefix is the whole subject. Sequences count all messages of a publisher, so that a subscriber to all
-subjects detects every loss.
+message, the prefix is the whole subject. The publisher numbers all its messages (the sequence numbers), so that each
+subscriber detects every loss.
 
 ========== ================================================================================================
 flags      body
 ========== ================================================================================================
-0          payload of one message without extras, whose subject is the prefix
+0          payload of one message without extras; the prefix is the subject
 `BATCH`    MessagePack array with three items for each message: subject without prefix, payload, extras or nil
-`CONTROL`  MessagePack map of a *record*: `rate` (kbit/s), `age` (seconds since the first message), and perhaps
-           `bye` (true) or `quiet` (seconds)
+`CONTROL`  MessagePack map of a *record* (see `Record`): `rate` (kbit/s), `age` (seconds), and optionally `bye`
+           (true) and `quiet` (seconds)
 ========== ================================================================================================
 """
 
@@ -30,33 +30,35 @@ VERSION = 2
 MAGIC = b"oz"
 
 CONTROL, BATCH = 1, 2
-"""Flags of a head: kinds of bodies. Without a flag, the body is the payload of one message."""
+"""Flags in the head of a frame, which tell the kind of the body. Without a flag, the body is one payload."""
 
 MAX_COUNT = 65_535
 """Maximum number of messages in a frame."""
 MAX_QUIET = 3_600.0
-"""Maximum time of silence in seconds that a record can announce."""
+"""Maximum value of `Record.quiet` in seconds."""
 _MAX_RECORD = 4_096  # Maximum size of a record in bytes.
 
 _HEAD = struct.Struct(">x2sBBI16sIQH")
 _CRC = struct.Struct("<I")
 
 OVERHEAD = _HEAD.size + _CRC.size
-"""Number of bytes that a frame has beside prefix and body."""
+"""Number of bytes of a frame without its prefix and body."""
 
 _RESIDUE = 0x2144DF1C
-"""CRC-32 of any bytes that end with their own CRC-32, lowest byte first. Source: ISO 3309."""
+"""CRC-32 of any valid frame, because a frame ends with the CRC-32 of its other bytes. Source: ISO 3309."""
 
 
 class Head(NamedTuple):
     """Head of a frame.
 
     Attributes:
-        flags: kind of the body.
+        flags: `BATCH`, `CONTROL` or 0.
         origin: id of the publisher, 16 bytes.
-        epoch: number of the numbering; a higher epoch follows a loss of unknown size.
-        sequence: sequence of the frame's first message; in a record, the sequence of the publisher's next message.
-        count: number of messages; 0 for a record.
+        epoch: number that the publisher raises after a loss of unknown size. Sequence numbers of different epochs
+            cannot be compared.
+        sequence: sequence number of the first message in the frame. If the frame carries a record, sequence number of
+            the publisher's next message.
+        count: number of messages in the frame; 0 if the frame carries a record.
     """
 
     flags: int
@@ -70,10 +72,10 @@ class Record(NamedTuple):
     """State that a publisher announces several times a second.
 
     Attributes:
-        rate: maximum rate of sending in kilobits a second.
+        rate: maximum rate in kilobits per second at which the publisher sends.
         age: seconds since the publisher's first message; 0 before the first message.
         bye: whether the publisher closes.
-        quiet: seconds after this record in which no frame may come, because the publisher sends a large message.
+        quiet: seconds for which the publisher may send no frame after this record, because it sends a large message.
     """
 
     rate: int
@@ -88,7 +90,7 @@ def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
     Args:
         prefix: common beginning of all subjects, without a zero byte.
         head: fields of the frame's head.
-        body: encoded messages or record, as the flags of the head say.
+        body: encoded messages, or the encoded record; the flags of the head tell which.
     """
     flags, origin, epoch, sequence, count = head
     size = len(prefix) + OVERHEAD + len(body)
@@ -102,8 +104,8 @@ def encode_messages(flat: list[Any], origin: bytes, epoch: int, sequence: int) -
     Args:
         flat: list with three items for each message: subject, payload, and extras or None.
         origin: id of the publisher, 16 bytes.
-        epoch: number of the numbering that the sequence belongs to.
-        sequence: sequence of the first message.
+        epoch: epoch of the sequence number.
+        sequence: sequence number of the first message.
     """
     subjects = flat[0::3]
     if len(flat) == 3 and flat[2] is None and 0 not in flat[0]:
@@ -116,7 +118,7 @@ def encode_messages(flat: list[Any], origin: bytes, epoch: int, sequence: int) -
 
 
 def encode_record(record: Record, origin: bytes, epoch: int, sequence: int) -> bytes:
-    """Return the frame of a record; the other parameters are those of `encode_messages`."""
+    """Return the frame of a record. The other parameters have the same meaning as in `encode_messages`."""
     fields: dict[str, Any] = {"rate": record.rate, "age": record.age}
     if record.bye:
         fields["bye"] = True
@@ -126,10 +128,12 @@ def encode_record(record: Record, origin: bytes, epoch: int, sequence: int) -> b
 
 
 def decode(frame: bytes) -> tuple[Head, list[Any] | Record]:
-    """Return the head of a frame, and its record, or its messages as a list as in `encode_messages`.
+    """Return the head of a frame, and either its record or its messages.
+
+    The messages are a list with three items for each message: subject, payload, and extras or None.
 
     Raises:
-        ProtocolError: the frame is damaged, of another version, or does not decode.
+        ProtocolError: the frame is damaged or malformed, or has another version.
     """
     if crc32(frame) != _RESIDUE:
         raise ProtocolError(f"a multicast frame of {len(frame)} bytes has a wrong checksum")
@@ -190,7 +194,7 @@ def common_prefix(subjects: list[bytes]) -> bytes:
     first, last = min(subjects), max(subjects)
     size = 0
     for left, other in zip(first, last, strict=False):
-        # The first zero byte of a frame begins its head.
+        # No zero byte may be in the prefix, because the first zero byte of a frame begins its head.
         if left != other or not left:
             break
         size += 1

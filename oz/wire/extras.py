@@ -1,8 +1,8 @@
-"""Extras of a message: optional fields beside subject and payload. docs/wire.md has their layout.
+"""Extras of a message: optional fields in addition to subject and payload. The page docs/wire.md describes them.
 
-`FIELDS` is the table of the fields: name, key on the wire, and checks. A new field needs a line in this table, a line
-of `oz.message.Extras`, and an argument of `publish`. Most messages with extras have one field. Therefore the code is
-written so that an absent field costs only a comparison with None.
+`FIELDS` is the table of all fields, with their names, their keys on the wire, and their checks. A new field needs a
+line in this table, a line in `oz.message.Extras`, and an argument of `publish`. Most messages with extras have only one
+field. Therefore the code needs only a comparison with None for each absent field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oz.errors import ProtocolError
 from oz.message import Extras, Forwarded
 
 VIA = "oz-via"
-"""Name of the header with the ids of the forwarders that a message has passed."""
+"""Name of the header that lists the ids of the forwarders that a message has passed."""
 
 REPLY_TO = "reply_to"
 
@@ -24,16 +24,16 @@ FORWARDER_ID = 6
 """Size in bytes of a forwarder's id."""
 
 MAX_FORWARDERS = 15
-"""Maximum number of forwarders that a message passes."""
+"""Maximum number of forwarders that a message may pass."""
 
 MAX_ID = 64
-"""Maximum size in bytes of a message id, or of the series in an id that is a pair."""
+"""Maximum size in bytes of a message id. If the id is a pair of bytes and a number, the limit applies to the bytes."""
 
-# This call takes half the time of a call of the class.
+# `_new(Extras, values)` takes half the time of `Extras(*values)`.
 _new = tuple.__new__
 
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
-# All values of these types can be encoded.
+# Types whose values need no further check, because all of them can be encoded.
 _SURE = frozenset({bytes, float, bool, type(None)})
 
 
@@ -43,10 +43,9 @@ class Field(NamedTuple):
     Attributes:
         name: name of the field in `Extras`.
         key: key of the field in the map on the wire; None for a field that is not sent.
-        give: function that is called with an argument of `publish`. It returns the value on the wire, or None for no
-            value; it raises TypeError or ValueError for a wrong argument.
-        take: function that is called with a received value. It returns the value for `Message`, or raises
-            ProtocolError.
+        give: function that checks an argument of `publish`. It returns the value to send, or None to send nothing. For
+            a wrong argument it raises TypeError or ValueError.
+        take: function that checks a received value. It returns the value for `Message`, or raises ProtocolError.
     """
 
     name: str
@@ -56,19 +55,19 @@ class Field(NamedTuple):
 
 
 def check_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map on the wire for the optional arguments that the program gave to `publish`.
+    """Check the optional arguments of `publish`, and return them as the map to send.
 
     Raises:
-        TypeError: headers are not a dict with text as keys and with text, bytes, numbers, truth values or None as
-            values; or the key is neither text nor bytes.
+        TypeError: headers are not a dict, a header has a name or a value of a wrong type, or the key is neither text
+            nor bytes.
         ValueError: a header, the id or the key cannot be encoded.
     """
     if extras.count(None) == _ALL_BUT_ONE and (reply_to := extras.reply_to) is not None:
-        # Nearly all requests have this field only.
+        # Nearly all requests have only this field.
         return {REPLY_TO: reply_to}
     found: dict[str, Any] = {}
     place = 0
-    # `enumerate` would double the cost of an absent field.
+    # With `enumerate`, an absent field would take twice as long.
     for value in extras:
         if value is not None:
             given = _GIVE[place](value)
@@ -79,7 +78,7 @@ def check_extras(extras: Extras) -> dict[str, Any]:
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map on the wire for the extras of a received message that is forwarded."""
+    """Return the map to send for the extras of a message that a forwarder passes on."""
     found = {}
     for place, value in enumerate(extras):
         if value is not None and (key := _KEYS[place]) is not None:
@@ -88,15 +87,15 @@ def encode_extras(extras: Extras) -> dict[str, Any]:
 
 
 def decode_extras(found: Any) -> Extras:
-    """Return the extras of a map on the wire. Unknown keys are ignored.
+    """Return the extras of a received map. Unknown keys are ignored.
 
     Raises:
-        ProtocolError: the value is no map, or a field has a wrong value.
+        ProtocolError: `found` is not a map, or a field has a wrong value.
     """
     if type(found) is not dict:
         raise ProtocolError("the extras of a message are no map")
     if len(found) == 1 and type(reply_to := found.get(REPLY_TO)) is str:
-        # Nearly all requests have this field only.
+        # Nearly all requests have only this field.
         return Extras(None, reply_to)
     values = _NOTHING.copy()
     for key, value in found.items():
@@ -108,7 +107,7 @@ def decode_extras(found: Any) -> Extras:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether text can be encoded as UTF-8, because it has no lone surrogates."""
+    """Return whether a text can be encoded as UTF-8. Text with lone surrogates cannot."""
     if text.isascii():
         return True
     try:
@@ -119,7 +118,7 @@ def is_utf8(text: str) -> bool:
 
 
 def sticky_bytes(key: str | bytes) -> bytes:
-    """Return the bytes of a key, which is encoded like a subject. Raise UnicodeError if text cannot be encoded."""
+    """Return a key as bytes. Text is encoded like a subject; raise UnicodeError if it cannot be encoded."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
 
 
@@ -131,7 +130,7 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
     if not isinstance(headers, dict):
         raise TypeError(f"headers are a dict, not {type(headers).__name__}: {headers!r}")
     for name, value in headers.items():
-        # Common cases first, because each header of each message is checked.
+        # Check the common cases first, because this code runs for each header of each message.
         kind = type(value)
         if type(name) is str and name.isascii():
             if kind in _SURE or (kind is str and value.isascii()):
@@ -139,7 +138,7 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
             if kind is int and -(2**63) <= value < 2**64:
                 continue
         _check_header(name, value)
-    # A program may publish received headers again: the new message has passed no forwarder.
+    # Remove `VIA`, because a program may publish received headers again, and the new message has passed no forwarder.
     own = dict(headers)
     own.pop(VIA, None)
     return own or None
@@ -179,7 +178,7 @@ def _give_id(message_id: Any) -> bytes | tuple[bytes, int]:
 
 
 def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
-    """Return the checked id of a message: bytes, or a pair of a series (bytes) and a number."""
+    """Check the id of a message, and return it: bytes, or a pair of bytes (the series) and a number."""
     series, number = message_id, 0
     if type(message_id) in (list, tuple):
         if len(message_id) != 2:
@@ -212,9 +211,9 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key for sticky groups. The key is not sent."""
+    """Check the argument `key`. It returns None, because the key is not sent."""
     if isinstance(key, str):
-        # The key is encoded like a subject, because keys often are subjects.
+        # Keys are encoded like subjects, because many keys are subjects.
         if not key.isascii():
             try:
                 sticky_bytes(key)
@@ -233,7 +232,7 @@ FIELDS = (
     Field("to_all", TO_ALL, _as_it_is, _take_flag),
     Field("redelivered", REDELIVERED, _as_it_is, _take_flag),
 )
-"""Fields in the order of `Extras`."""
+"""All fields, in the order of `Extras`."""
 
 _GIVE = [field.give for field in FIELDS]
 _KEYS = [field.key for field in FIELDS]

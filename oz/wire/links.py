@@ -2,39 +2,40 @@
 
 Theory of operation
 -------------------
-A link message is one frame behind the routing id of a ROUTER. Therefore no read ends inside a message, which would make
-libzmq abort. The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
+A message on a link has two frames: the routing id, which the ROUTER needs, and one frame of this protocol. If a
+protocol message had several frames, a lost connection could end it in the middle, and libzmq would abort. The first
+byte of a frame is its kind. Numbers are big-endian; structures are MessagePack.
 
-A batch of messages is a *head* and a *body*. The head has the sequence, the stream and the drops of one session. The
-body holds subjects and payloads; all sessions that receive the same messages share one body. After a head, the next
-BODY frame on the same connection is its body. A small body and its head are sent as one frame (JOINED).
+A batch of messages consists of a *head* and a *body*. The head contains the sequence number, the stream and the number
+of dropped messages in one session. The body contains subjects and payloads. All sessions that receive the same messages
+share one body. A head is followed by its body: the next BODY frame on the same connection. A small body and its head
+are sent together in one frame (JOINED).
 
-The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
-they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
-allocates an array when it reads the array's length, and reads up to 1,024 nested levels. `max_array_len` limits each
-level.
-Small nested values take 80 times more memory than on the wire. Therefore the size of control frames is bounded, and
-hooks end the decoding at nested values where the protocol has no nested values.
+The decoders accept any bytes. For a malformed frame they raise `ProtocolError`, and they compare counts with sizes
+before they allocate memory. MessagePack values need limits: the library msgpack allocates an array as soon as it has
+read the length, and accepts 1,024 nested levels. `max_array_len` limits the length at each level. Small nested values
+need 80 times more memory than on the wire. Therefore the size of control frames is limited, and hooks stop the
+decoding at nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content
 ==== ======= ============ =========================================================================
 01   HELLO   publisher    `Hello`
 02   WELCOME subscriber   `Welcome`
-03   DECLARE publisher    `Declare`: subscriptions that are added and removed
+03   DECLARE publisher    `Declare`: added and removed subscriptions
 04   ANSWER  subscriber   `Answer`: revision that the publisher applied last, and refused subscriptions
 05   BATCH   subscriber   `Head`; the body is the next frame
-06   PING    subscriber   `Ping`: next sequence, and waiting and dropped messages of each stream
-07   ACK     publisher    `Ack`: next expected sequence, and progress of streams with `ack="handled"`
-09   BYE     both         `Bye`
+06   PING    subscriber   `Ping`: next sequence number, number of waiting and dropped messages
+07   ACK     publisher    `Ack`: next expected sequence number, progress of streams with `ack="handled"`
+09   BYE     either side  `Bye`
 0a   JOINED  subscriber   `Head` and body in one frame
 90…  BODY    subscriber   subject, payload and extras of each message
 ==== ======= ============ =========================================================================
 
-Stream 0 is *direct*: it exists in each session without a declaration, and its messages match no pattern. HELLO and
-WELCOME may end with a *card*, which introduces a node (`Card`). Programs that are no nodes send no card.
+Stream 0 is the *direct* stream: it exists in each session without a declaration, and its messages need not match a
+pattern. HELLO and WELCOME may end with a *card*, which introduces a node (`Card`). Other programs send no card.
 
-`docs/wire.md` documents each field.
+The page `docs/wire.md` documents each field.
 """
 
 from __future__ import annotations
@@ -63,46 +64,48 @@ LAST_PART = 1
 """Flag of the last part of a declaration."""
 
 CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = range(8)
-"""Reasons for the end of a session in a BYE."""
+"""Reasons in a BYE, which tell why the session ends."""
 
 PUBLISHER, SUBSCRIBER = 0, 1
-"""Roles of the sender of BYE."""
+"""Roles in a BYE, which tell which side has sent the frame."""
 
 PING_INTERVAL = 1.5
-"""Seconds between two PINGs of a session with pending messages, and between two PINGs of a small publisher."""
+"""Length of a ping interval in seconds. A session with pending messages gets a PING in each interval. If the publisher
+has few sessions, idle sessions also get a PING in each interval."""
 MAX_BEATS = 4
 """Maximum number of ping intervals between two PINGs of an idle session."""
 SLOW_PINGS = 20
-"""Number of ping intervals between two acknowledgements of an idle link, and between two PINGs of a silent session."""
+"""An idle link sends an ACK every `SLOW_PINGS` ping intervals. A silent session gets a PING at the same rate."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
-"""Seconds without a frame of a subscriber, in which two acknowledgements are due. Then its session is silent."""
+"""A session is silent when no frame of the subscriber has arrived for this number of seconds. In this time an idle link
+sends two ACKs."""
 
 DIRECT = 0
 """Number of the direct stream, which exists in each session without a declaration."""
 
 UNKNOWN_EPOCH = bytes(16)
-"""Epoch of a link that has received no WELCOME."""
+"""Epoch of a link before its first WELCOME."""
 
 MAX_COUNT = 1_024
 """Maximum number of messages in a batch."""
 MAX_PART = 65_536
-"""Maximum size in bytes of a part of a declaration, and of an answer."""
+"""Maximum size in bytes of one part of a declaration, and of an ANSWER."""
 MAX_CONTROL = 1 << 20
 """Maximum size in bytes of a frame that is neither a batch nor a body."""
 MAX_STREAMS = 1_024
-"""Maximum number of streams of a session that have subscriptions."""
+"""Maximum number of streams with subscriptions in one session."""
 MAX_NUMBER = 2**62 - 1
-"""Largest sequence, position and number of drops. Sums of them fit into a field of 64 bits."""
+"""Largest allowed sequence number, position and number of drops. The sum of two such numbers fits into 64 bits."""
 MAX_DIFFERENCE = 2**32 - 1
-"""Largest difference between the positions of two successive messages in a batch."""
+"""Largest allowed difference between the positions of two successive messages in a batch."""
 SID = "sid"
-"""Key in the extras of a last value. Its value is the number of the subscription that receives the message."""
+"""Key in the extras of a last value, for the number of the subscription that receives the last value."""
 HEAD_BYTES = 32
-"""Size in bytes of a head without differences of positions."""
+"""Size in bytes of a head whose field `differences` is empty."""
 
 MAX_ENTRIES = 2_048
-"""Maximum number of entries of an array in a control frame. A longer declaration is split into several parts. An
-ANSWER omits further refusals."""
+"""Maximum number of entries of an array in a control frame. A longer declaration is split into several parts. If there
+are more refusals, an ANSWER contains only the newest ones."""
 MAX_CARD = 16_384
 """Maximum size of a card in bytes."""
 MAX_ENDPOINTS = 64
@@ -110,7 +113,7 @@ MAX_ENDPOINTS = 64
 MAX_CARD_TEXT = 512
 """Maximum length in characters of an endpoint or a name in a card."""
 _MAX_KEYS = 65_536  # Maximum number of streams in a PING, an ACK or a BYE.
-_LARGE_BODY = (1 << 20) + (1 << 17)  # Size in bytes: a larger body has one message.
+_LARGE_BODY = (1 << 20) + (1 << 17)  # Size in bytes. A larger body may have only one message.
 _MAX_FIELDS = 1_024  # Maximum number of entries of a map in the extras of a message.
 
 _HELLO = Struct(">BB16s16s16sIQIII")
@@ -128,7 +131,7 @@ _JOINED_KIND = bytes([JOINED])
 
 
 class UnsupportedVersion(ProtocolError):
-    """A HELLO or WELCOME of another version of the protocol.
+    """A HELLO or WELCOME has another version of the protocol.
 
     Attributes:
         version: number of the protocol version that the peer uses.
@@ -147,12 +150,12 @@ class Hello(NamedTuple):
 
     Attributes:
         session: random id of the link object, 16 bytes.
-        member: random id of the subscriber, 16 bytes. All links of a subscriber share it.
+        member: random id of the subscriber, 16 bytes. All links of a subscriber have the same member id.
         epoch: epoch of the last WELCOME; `UNKNOWN_EPOCH` before the first WELCOME.
-        attempt: number of the connection, counted by the link.
-        expected: next sequence that the subscriber expects.
+        attempt: number of the connection; the link counts its connections.
+        expected: sequence number that the subscriber expects next.
         answered: revision of the last ANSWER in this epoch.
-        largest_frame: size in bytes of the largest frame that the subscriber accepts.
+        largest_frame: maximum size in bytes of a frame that the subscriber accepts.
         largest_window: maximum number of unacknowledged batches that the subscriber accepts.
         card: encoded card that introduces a node (see `decode_card`); empty for other subscribers.
     """
@@ -173,13 +176,13 @@ class Welcome(NamedTuple):
 
     Attributes:
         origin: id of the publisher's process, 16 bytes.
-        epoch: random id of the session's numbering, 16 bytes.
+        epoch: random id of the session, 16 bytes. Sequence numbers of different epochs cannot be compared.
         attempt: attempt number in the HELLO that this frame answers.
-        first: sequence of the next message.
+        first: sequence number of the next message.
         applied: revision of the declaration that was applied last.
         window: maximum number of unacknowledged batches.
-        window_bytes: number of unacknowledged bytes at which the window is full.
-        largest_frame: size in bytes of the largest frame that the publisher accepts.
+        window_bytes: the window is full when it holds this number of unacknowledged bytes.
+        largest_frame: maximum size in bytes of a frame that the publisher accepts.
         card: encoded card that introduces a node; empty for other publishers.
     """
 
@@ -200,11 +203,12 @@ class StreamOptions(NamedTuple):
     Attributes:
         group: name of the queue group; None for a plain stream.
         policy: policy of the group: "round_robin", "sticky" or "failover".
-        overflow: "drop_newest", "drop_oldest", "conflate", or None for the `on_full` of the publisher.
-        max_pending: maximum number of messages in the backlog; 0 for the high-water mark of the publisher.
-        handled: whether a message counts as delivered only after its handler has returned.
+        overflow: "drop_newest", "drop_oldest" or "conflate". With None, `on_full` of the publisher decides.
+        max_pending: maximum number of messages in the backlog; 0 means the high-water mark of the publisher.
+        handled: whether a message counts as delivered only when the subscriber has handled it (`ack="handled"`).
         redeliver: whether messages of a lost member go to other members of the group.
-        prefetch: number of unacknowledged messages at which a group prefers other members; 0 for the default.
+        prefetch: the group prefers other members when a member has this number of unacknowledged messages; 0 means the
+            default.
     """
 
     group: str | None = None
@@ -224,11 +228,11 @@ class Item(NamedTuple):
     """One pattern of a declaration.
 
     Attributes:
-        sid: number of the subscription; the session never uses it for another subscription.
-        stream: number of its stream.
+        sid: number of the subscription; it is never reused in the session.
+        stream: number of the subscription's stream.
         dialect: name of the pattern's dialect.
         text: text of the pattern.
-        last_value: whether the publisher first sends the newest message of each subject that matches.
+        last_value: whether the publisher first sends the newest message of each matching subject.
     """
 
     sid: int
@@ -239,17 +243,17 @@ class Item(NamedTuple):
 
 
 class Declare(NamedTuple):
-    """One part of a change to a subscriber's subscriptions.
+    """One part of a declaration: a change of a subscriber's subscriptions.
 
     Attributes:
         revision: number of the change.
-        base: earlier revision that the change starts from; 0 replaces all subscriptions. The second part and
-            later parts have the new revision as their base.
+        base: in the first part, the earlier revision to which the change applies; 0 replaces all subscriptions. In
+            later parts, the same number as `revision`.
         is_last: whether this part completes the change.
-        streams: options of each stream that an added subscription names.
+        streams: options of each stream that `items` mention.
         items: added subscriptions.
-        removed: numbers of removed subscriptions. A negative number stands for a drained subscription: it receives no
-            new messages, and the session keeps earlier messages until a later change removes the subscription.
+        removed: numbers of removed subscriptions. A negative number means that the subscription is drained: it receives
+            no new messages, and the session keeps earlier messages until a later change removes the subscription.
     """
 
     revision: int
@@ -265,9 +269,10 @@ class Refusal(NamedTuple):
 
     Attributes:
         sid: number of the subscription.
-        reason: reason as text.
-        rule: permission rule that decided; empty if permissions decided without a rule; None for another reason.
-        witness: a subject that the pattern matches and the rule denies; None if no subject is named.
+        reason: text that explains the refusal.
+        rule: permission rule that denies the subscription; empty if permissions deny it without a rule. None if the
+            refusal has nothing to do with permissions.
+        witness: example of a subject that the pattern matches and the rule denies, or None.
     """
 
     sid: int
@@ -281,8 +286,9 @@ class Answer(NamedTuple):
 
     Attributes:
         revision: revision of the declaration that was applied last.
-        refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
-        position: position that the publisher's next message has at the time of the answer.
+        refused: all refused subscriptions. None requests a complete declaration, for example because the publisher does
+            not know the base of the declaration.
+        position: position of the publisher's next message.
     """
 
     revision: int
@@ -294,14 +300,14 @@ class Head(NamedTuple):
     """Head of a batch.
 
     Attributes:
-        flags: sum of `REDELIVERED` and `WITHDRAWN`, or 0.
+        flags: `REDELIVERED`, `WITHDRAWN`, their sum, or 0.
         stream: number of the stream.
-        sequence: sequence of the first message.
+        sequence: sequence number of the first message.
         count: number of messages.
-        drops: number of the stream's messages that were dropped before the first message of the batch, in this epoch.
+        drops: number of messages that the stream has dropped in this epoch before this batch.
         position: position of the first message among all messages of the publisher.
-        differences: for each message after the first, its position minus the position before, as 32-bit numbers;
-            empty if all differences are 1.
+        differences: differences between the positions of successive messages, each encoded in 32 bits. Empty if all
+            differences are 1.
     """
 
     flags: int
@@ -313,7 +319,7 @@ class Head(NamedTuple):
     differences: bytes
 
     def positions(self) -> Sequence[int]:
-        """Return the position of each message."""
+        """Return the positions of all messages."""
         if not self.differences:
             return range(self.position, self.position + self.count)
         position, positions = self.position, [self.position]
@@ -324,15 +330,15 @@ class Head(NamedTuple):
 
 
 class Drops(NamedTuple):
-    """Messages of a stream that wait at the publisher, and messages that the publisher dropped.
+    """Number of messages of a stream that wait at the publisher, and that the publisher dropped.
 
     Attributes:
         pending: number of messages that the socket has not accepted.
         full: number of messages that were dropped because the backlog was full.
-        conflated: number of messages that a newer message of their subject replaced.
+        conflated: number of messages that were replaced by a newer message with the same subject.
         too_large: number of messages that were larger than the subscriber accepts.
         denied: number of messages that permissions denied.
-        unknown: number of losses of unknown size before the publisher, such as losses of a gateway.
+        unknown: number of losses of unknown size that happened before the publisher, for example in a gateway.
     """
 
     pending: int = 0
@@ -344,7 +350,7 @@ class Drops(NamedTuple):
 
     @property
     def dropped(self) -> int:
-        """Number of dropped messages, for all reasons."""
+        """Total number of dropped messages."""
         return self.full + self.conflated + self.too_large + self.denied
 
 
@@ -352,9 +358,9 @@ class Ping(NamedTuple):
     """Heartbeat of a publisher.
 
     Attributes:
-        following: sequence of the first message that the socket has not accepted.
+        following: sequence number of the first message that the socket has not accepted.
         applied: revision of the declaration that was applied last.
-        streams: pending and dropped messages of each stream that has any, by the stream's number.
+        streams: dict from stream numbers to pending and dropped messages, without streams that have none.
         beats: maximum number of ping intervals until the next PING, from 1 to `MAX_BEATS`.
     """
 
@@ -368,8 +374,8 @@ class Ack(NamedTuple):
     """Acknowledgement of a subscriber.
 
     Attributes:
-        expected: next sequence that the subscriber expects.
-        marks: for each stream with `ack="handled"`, by number, the lowest sequence that is not handled.
+        expected: sequence number that the subscriber expects next.
+        marks: dict from the numbers of streams with `ack="handled"` to the lowest unhandled sequence number.
     """
 
     expected: int
@@ -382,9 +388,9 @@ class Bye(NamedTuple):
     Attributes:
         reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
         role: role of the sender, `PUBLISHER` or `SUBSCRIBER`.
-        following: from a publisher, the sequence that the next message would have; from a subscriber, the next sequence
-            that it expects.
-        streams: pending and dropped messages of each stream that has any, as in `Ping`.
+        following: if a publisher sends the BYE, the sequence number of its next message. If a subscriber sends the BYE,
+            the sequence number that it expects next.
+        streams: pending and dropped messages, as in `Ping.streams`.
     """
 
     reason: int
@@ -398,11 +404,11 @@ NODE, NAMESERVER, FORWARDER = "node", "nameserver", "forwarder"
 
 
 class Card(NamedTuple):
-    """Introduction of a node, which it sends in its HELLO and WELCOME.
+    """Description of a node, which the node sends in its HELLO and WELCOME.
 
     Attributes:
-        node: id of the node, 16 bytes; equal to `member` in its HELLO and to `origin` in its WELCOME.
-        bus: name of the bus that the node belongs to.
+        node: id of the node, 16 bytes. It is equal to `Hello.member` and `Welcome.origin` of the node.
+        bus: name of the bus to which the node belongs.
         name: name of the node.
         host: name of the node's host.
         pid: process id of the node.
@@ -419,7 +425,7 @@ class Card(NamedTuple):
     kind: str = NODE
 
     def shares_bus(self, other: Card) -> bool:
-        """Return whether two nodes may be peers. A name server without a bus serves all buses."""
+        """Return whether two nodes may be peers, because they belong to one bus. A name server may serve all buses."""
         return self.bus == other.bus or any(
             card.kind == NAMESERVER and not card.bus for card in (self, other)
         )
@@ -452,14 +458,14 @@ def split_declaration(
     items: Sequence[Item],
     removed: Sequence[int],
 ) -> list[bytes]:
-    """Return the parts of a declaration, each at most `MAX_PART` bytes.
+    """Return the frames of a declaration, each at most `MAX_PART` bytes long.
 
     Args:
         revision: number of the change.
-        base: earlier revision that the change starts from; 0 to replace all subscriptions.
-        streams: options of each stream that an added subscription names.
+        base: earlier revision to which the change applies; 0 replaces all subscriptions.
+        streams: options of each stream that `items` mention.
         items: added subscriptions.
-        removed: numbers of removed subscriptions; a negative number stands for a drained subscription.
+        removed: numbers of removed subscriptions; a negative number means that the subscription is drained.
     """
     parts: list[tuple[dict[int, StreamOptions], list[Item], list[int]]] = [({}, [], [])]
     room = MAX_PART - 64
@@ -490,15 +496,15 @@ def split_declaration(
 def encode_answer(answer: Answer) -> bytes:
     """Return the frame of an ANSWER.
 
-    At most `MAX_ENTRIES` refusals are named. If there are more, or if they do not fit into `MAX_PART` bytes, only the
-    newest 100 refusals have their reasons.
+    The frame contains at most `MAX_ENTRIES` refusals. If there are more refusals, or if they do not fit into `MAX_PART`
+    bytes, only the newest 100 refusals keep their reasons.
     """
     head = _ANSWER.pack(ANSWER, answer.revision, answer.position)
     refused = answer.refused
     frame = head + _pack(refused)
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
         kept = refused[-MAX_ENTRIES:]
-        # An empty rule still marks a denial by permissions.
+        # Keep an empty rule, because it shows that permissions have denied the subscription.
         short = [
             Refusal(refusal.sid, "refused", None if refusal.rule is None else "") for refusal in kept[:-100]
         ]
@@ -514,12 +520,12 @@ def encode_head(
 
 
 def join(head: bytes, body: bytes) -> bytes:
-    """Return the JOINED frame that contains a body and its head, if the head has no differences."""
+    """Return the JOINED frame of a head and its body. The head must have no differences."""
     return joined_head(head) + body
 
 
 def joined_head(head: bytes) -> bytes:
-    """Return the beginning of the JOINED frame of a head without differences."""
+    """Return the part of a JOINED frame before the body. The head must have no differences."""
     return _JOINED_KIND + head[1:]
 
 
@@ -538,7 +544,9 @@ def encode_ping(ping: Ping) -> bytes:
 
 
 def silent_after(beats: int) -> float:
-    """Return the number of seconds without a frame after which a link is silent, because two PINGs are missing.
+    """Return the seconds without a frame after which a subscriber must assume that a connection is lost.
+
+    In this time, two PINGs should have arrived.
 
     Args:
         beats: maximum number of ping intervals between two PINGs, as announced in the last PING.
@@ -560,7 +568,7 @@ def encode_card(card: Card) -> bytes:
     """Return the bytes of a card for HELLO and WELCOME.
 
     Raises:
-        ValueError: the card is not allowed, so that a peer would reject it; see `decode_card`.
+        ValueError: a peer would reject the card; see `decode_card`.
     """
     packed = _pack(card._asdict())
     try:
@@ -571,7 +579,7 @@ def encode_card(card: Card) -> bytes:
 
 
 def check_card(card: bytes) -> bytes:
-    """Return an encoded card, after a check of its size.
+    """Check the size of an encoded card, and return the card.
 
     Raises:
         ValueError: the card has more than `MAX_CARD` bytes.
@@ -582,7 +590,7 @@ def check_card(card: bytes) -> bytes:
 
 
 def encode_differences(positions: Sequence[int]) -> bytes:
-    """Return the field `differences` of a head; empty if each position is one above the position before."""
+    """Return the field `differences` of a head; empty if all positions are consecutive."""
     if positions[-1] - positions[0] == len(positions) - 1:
         return b""
     return b"".join([_DIFFERENCE.pack(after - before) for before, after in pairwise(positions)])
@@ -596,7 +604,7 @@ def decode_head(frame: bytes) -> Head:
 
     Raises:
         ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, a number is above
-            `MAX_NUMBER`, or the differences do not fit the count.
+            `MAX_NUMBER`, or the number of differences does not fit the count.
     """
     if len(frame) < HEAD_BYTES:
         raise ProtocolError(f"a head of {len(frame)} bytes, at least {HEAD_BYTES} are needed")
@@ -621,7 +629,7 @@ def decode_body(body: bytes, count: int) -> list[Any]:
         count: number of messages according to the head.
 
     Raises:
-        ProtocolError: the body does not decode, or has another number of messages.
+        ProtocolError: the body is malformed, or has another number of messages.
     """
     if 3 * count > len(body):
         raise ProtocolError(f"a body of {len(body)} bytes for {count} messages")
@@ -636,9 +644,9 @@ def decode_body(body: bytes, count: int) -> list[Any]:
 
 
 def scan_body(frame: bytes, at: int, count: int) -> Any:
-    """Return the messages of a body after a check, without decoding them; None if the caller must decode the body.
+    """Check a body in C code, without decoding it. Return an object that contains its messages.
 
-    The result is None without the compiled part, and for bodies that it does not handle.
+    Return None if the caller must use `decode_body`: without the compiled part, or for a body with extras.
 
     Args:
         frame: frame that contains the body.
@@ -649,7 +657,7 @@ def scan_body(frame: bytes, at: int, count: int) -> Any:
 
 
 def _unpack_large(body: bytes) -> Any:
-    """Return the values of a large body, which may have one message only. The size of its extras is bounded."""
+    """Return the values of a large body, which may have only one message. Check the size of its extras."""
     reader = msgpack.Unpacker(max_buffer_size=len(body), max_array_len=0, max_map_len=0, max_ext_len=0)
     reader.feed(body)
     try:
@@ -668,10 +676,10 @@ Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye
 
 
 def decode_control(frame: bytes) -> Control:
-    """Return the content of a control frame, which is any frame but BATCH, JOINED and BODY.
+    """Return the content of a control frame. A control frame is any frame except BATCH, JOINED and BODY.
 
     Raises:
-        UnsupportedVersion: the frame is a HELLO or WELCOME of another version.
+        UnsupportedVersion: the frame is a HELLO or WELCOME of another protocol version.
         ProtocolError: the frame is malformed.
     """
     if not frame:
@@ -690,7 +698,7 @@ def decode_control(frame: bytes) -> Control:
 
 
 def is_body(frame: bytes) -> bool:
-    """Return whether a frame that is not empty is a BODY."""
+    """Return whether a frame is a BODY. The frame must not be empty."""
     kind = frame[0]
     return 0x90 <= kind <= 0x9F or kind == 0xDC or kind == 0xDD
 
@@ -711,7 +719,6 @@ def _decode_welcome(frame: bytes) -> Welcome:
 
 
 def _card_behind(frame: bytes, fields: Struct) -> bytes:
-    """Return the encoded card of a HELLO or a WELCOME."""
     if len(frame) - fields.size > MAX_CARD:
         raise ProtocolError(f"a card of {len(frame) - fields.size} bytes, at most {MAX_CARD} are allowed")
     return frame[fields.size :]
@@ -791,7 +798,7 @@ def _decode_bye(frame: bytes) -> Bye:
 
 
 def decode_card(card: bytes) -> Card:
-    """Return the content of a card that is not empty.
+    """Decode a card. The bytes must not be empty.
 
     Raises:
         ProtocolError: the card is malformed.
@@ -837,7 +844,7 @@ def _pack(value: Any) -> bytes:
 
 
 def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
-    """Return a hook that ends the decoding at the second map, because each map needs memory."""
+    """Return a hook that stops the decoding at the second map, so that nested maps cannot fill the memory."""
     found: list[None] = []
 
     def count(value: dict[Any, Any]) -> dict[Any, Any]:
@@ -850,7 +857,7 @@ def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
 
 
 def _check_numbers(value: list[Any]) -> list[Any]:
-    """Stop the decoding at an array with elements other than numbers."""
+    """Stop the decoding at an array that contains anything but numbers."""
     for number in value:
         if type(number) is not int or number < 0:
             raise ValueError("a number of dropped messages is no number")
@@ -858,7 +865,6 @@ def _check_numbers(value: list[Any]) -> list[Any]:
 
 
 def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS, **hooks: Callable[[Any], Any]) -> Any:
-    """Return a MessagePack value whose arrays have at most `longest` entries."""
     try:
         return msgpack.unpackb(
             packed,
@@ -882,7 +888,7 @@ def _text_of(value: Any) -> str:
     if type(value) is not str or len(value) > MAX_CARD_TEXT:
         raise ProtocolError(f"a field of a card is no text of at most {MAX_CARD_TEXT} characters")
     if _CONTROLS.search(value):
-        # Names appear in logs and on terminals, and libzmq reads endpoints.
+        # Control characters in names could change a terminal or a log, and libzmq would read them in endpoints.
         raise ProtocolError("a text of a card has control characters")
     return value
 
@@ -900,7 +906,7 @@ def _tuple_of(value: Any, size: int) -> list[Any]:
 
 
 def _map_of(options: StreamOptions) -> dict[str, Any]:
-    """Return the options of a stream that differ from their defaults, as a map for the wire."""
+    """Return the map to send for the options of a stream. Options with default values are left out."""
     fields = {
         name: value
         for name, value, default in zip(options._fields, options, DEFAULT_OPTIONS, strict=True)
@@ -946,7 +952,7 @@ def _cut_refusal(refusal: Refusal) -> Refusal:
 def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
     if not streams:
         return _EMPTY
-    # The last field, `unknown`, is rarely used, and is absent if it is 0.
+    # The last field, `unknown`, is left out if it is 0, because it is rarely used.
     return _pack({stream: entry if entry.unknown else entry[:-1] for stream, entry in streams.items()})
 
 

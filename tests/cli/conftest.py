@@ -1,12 +1,8 @@
-"""The command `oz`, in the process of a test or in its own process."""
+"""The command `oz` in the process of a test."""
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +10,7 @@ from click.testing import CliRunner
 
 from oz.cli import main
 from oz.cli.stop_signals import StopSignals
-from support.waiting import DEADLINE, Thread, until
+from support.waiting import Thread, until
 
 
 @dataclass
@@ -26,66 +22,6 @@ class Ended:
     @property
     def lines(self):
         return self.stdout.decode().splitlines()
-
-
-class Running:
-    """Process of `oz`, with a deadline for each wait."""
-
-    def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "oz", *arguments],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-        )
-
-    def ready_line(self):
-        return self.line_with(self.process.stderr, b"ready")
-
-    def line_with(self, stream, word):
-        deadline = time.monotonic() + DEADLINE
-        line = b""
-        while not (line.endswith(b"\n") and word in line):
-            readable, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            byte = os.read(stream.fileno(), 1) if readable else b""
-            assert byte, f"oz said only {line!r}"
-            line = byte if line.endswith(b"\n") else line + byte
-        return line.decode().rstrip("\n")
-
-    def interrupt(self):
-        self.process.send_signal(signal.SIGINT)
-
-    def terminate(self):
-        self.process.send_signal(signal.SIGTERM)
-
-    def end(self, stdin=None):
-        try:
-            out, err = self.process.communicate(stdin, timeout=DEADLINE)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)
-            _, err = self.process.communicate(timeout=DEADLINE)
-            raise AssertionError(f"not ended after {DEADLINE:g} s:\n{err.decode()}") from None
-        return Ended(self.process.returncode, out, err.decode())
-
-
-@pytest.fixture
-def oz_start():
-    started = []
-
-    def start(*arguments, **options):
-        running = Running(*arguments, **options)
-        started.append(running)
-        return running
-
-    yield start
-    for running in started:
-        process = running.process
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def invoke(*arguments, stdin=None):
@@ -127,10 +63,12 @@ def signal_when(_signals):
 
     def start(condition, number=signal.SIGINT):
         def send():
-            until(condition)
-            # Without the handler of a command, the signal would end the tests.
-            until(lambda: isinstance(signal.getsignal(number), StopSignals))
-            os.kill(os.getpid(), number)
+            try:
+                until(condition)
+            finally:
+                # Without the handler of a command, the signal would end the tests.
+                until(lambda: isinstance(signal.getsignal(number), StopSignals))
+                os.kill(os.getpid(), number)
 
         threads.append(Thread(send))
 

@@ -81,7 +81,7 @@ def test_replies_to_requests_that_came_are_shown_with_how_many_and_for_how_long(
     result = oz("auth", "explain", "desk", "svc.>", "--action", "reply", "--file", file)
     assert result.exit_code == exit_code
     if not exit_code:
-        assert "desk has allow_responses: 2 replies to each request that came, for 1.5 s" in result.stdout
+        assert "desk has allow_responses: 2 replies to each received request, within 1.5 s" in result.stdout
     table = oz("auth", "matrix", file).stdout
     assert "reply" in table.splitlines()[0]
     assert "(2 to each request, for 1.5 s)" in table

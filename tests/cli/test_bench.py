@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.waiting import until
+from support.scripts import started
+from support.waiting import DEADLINE, until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "max_us"]
 
@@ -50,22 +51,22 @@ def test_the_table_has_a_column_for_each_filtering_and_a_loss_exits_1(oz, monkey
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
-def test_ctrl_c_and_a_killed_subscriber_leave_no_process(oz_start):
-    running = oz_start("bench", "--seconds", "60")
-    os.kill(subscriber_of(running), signal.SIGKILL)
-    ended = running.end()
-    assert ended.code == 1
-    assert ended.stderr.splitlines()[-1].startswith("oz bench: the subscriber process ended with status -9")
+def test_ctrl_c_and_a_killed_subscriber_leave_no_process():
+    with started("-m", "oz", "bench", "--seconds", "60") as process:
+        os.kill(subscriber_of(process), signal.SIGKILL)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("oz bench: the subscriber process ended with status -9")
 
-    running = oz_start("bench", "--seconds", "60")
-    subscriber = subscriber_of(running)
-    running.interrupt()
-    ended = running.end()
-    assert (ended.code, len(ended.stderr.splitlines())) == (130, 1)
+    with started("-m", "oz", "bench", "--seconds", "60") as process:
+        subscriber = subscriber_of(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, len(err.splitlines())) == (130, 1)
     until(lambda: not Path(f"/proc/{subscriber}").exists())
 
 
-def subscriber_of(running):
+def subscriber_of(process):
     """Wait for a subscriber that has connected, and return its process id."""
-    children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return int(until(lambda: children.read_text().split())[0])

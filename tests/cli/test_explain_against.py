@@ -1,16 +1,12 @@
 """`oz explain --against`: counts of delivered messages, and of messages that only the prefix matches."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading
 
 import pytest
-from click.testing import CliRunner
 
-import oz
-from oz.cli import main
+import oz as library
 from oz.demo.flights import load
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, Thread
@@ -23,36 +19,34 @@ def flights(tmp_path):
     return path
 
 
-def test_counts_equal_those_of_a_plain_loop_over_the_file(flights):
+def test_counts_equal_those_of_a_plain_loop_over_the_file(oz, flights):
     specs = ["flight.*.LAX.>", "rv:flight.JFK.*.*", r"regex:flight\.(JFK|LGA)\.(ORD|MDW)\..*"]
-    result = CliRunner().invoke(main, ["explain", *specs, "--against", str(flights), "--json"])
+    result = oz("explain", *specs, "--against", str(flights), "--json")
     assert result.exit_code == 0, result.output
     subjects = flights.read_text().splitlines()
     for spec, row in zip(specs, json.loads(result.output), strict=True):
-        pattern = oz.compile(spec)
+        pattern = library.compile(spec)
         crossed = [subject for subject in subjects if subject.encode().startswith(pattern.prefixes)]
         matched = [subject for subject in subjects if pattern.matches(subject)]
         assert (row["seen"], row["crossed"], row["matched"]) == (len(subjects), len(crossed), len(matched))
         assert row["in_vain"] == len(crossed) - len(matched)
 
 
-def test_a_pipe_gets_plain_columns(flights):
-    result = CliRunner().invoke(main, ["explain", "flight.JFK.>", "--against", str(flights)])
+def test_a_pipe_gets_plain_columns(oz, flights):
+    result = oz("explain", "flight.JFK.>", "--against", str(flights))
     header, row = result.output.splitlines()
     assert header.split() == ["pattern", "dialect", "seen", "crossed", "matched", "in", "vain"]
     assert row.split() == ["flight.JFK.>", "nats", "27004", "9161", "9161", "0"]
 
 
-def test_stdin_and_bytes_that_are_not_utf8_are_taken():
-    result = CliRunner().invoke(
-        main, ["explain", "nats:>", "redis:*", "--against", "-", "--json"], input=b"a.b\r\n\xff\xfe\n\n"
-    )
+def test_stdin_and_bytes_that_are_not_utf8_are_taken(oz):
+    result = oz("explain", "nats:>", "redis:*", "--against", "-", "--json", stdin=b"a.b\r\n\xff\xfe\n\n")
     nats, redis = json.loads(result.output)
     assert (nats["seen"], nats["matched"], redis["matched"]) == (2, 1, 2)
 
 
-def test_a_running_publisher_is_sampled():
-    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+def test_a_running_publisher_is_sampled(oz):
+    with library.Publisher("tcp://127.0.0.1:*") as pub:
         is_over = threading.Event()
 
         def publish():
@@ -63,8 +57,7 @@ def test_a_running_publisher_is_sampled():
                     return number
 
         publishing = Thread(publish)
-        command = ["explain", "a.*", "--seconds", "0.5", "--json", "--against", pub.endpoint]
-        result = CliRunner().invoke(main, command)
+        result = oz("explain", "a.*", "--seconds", "0.5", "--json", "--against", pub.endpoint)
         is_over.set()
         published = publishing.outcome()
     assert result.exit_code == 0, result.output
@@ -74,16 +67,16 @@ def test_a_running_publisher_is_sampled():
     assert abs(2 * row["matched"] - row["seen"]) <= 1
 
 
-def test_file_without_subjects_is_an_error(tmp_path):
+def test_file_without_subjects_is_an_error(oz, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    result = CliRunner().invoke(main, ["explain", "a", "--against", str(empty)])
+    result = oz("explain", "a", "--against", str(empty))
     assert result.exit_code == 1
     assert "no subjects" in result.output
 
 
-def test_endpoint_without_a_publisher_is_named():
+def test_endpoint_without_a_publisher_is_named(oz):
     endpoint = lasting_endpoint()
-    result = CliRunner().invoke(main, ["explain", "a", "--against", endpoint, "--seconds", "0.1"])
+    result = oz("explain", "a", "--against", endpoint, "--seconds", "0.1")
     assert result.exit_code == 1
-    assert f"nothing answers at {endpoint}" in str(result.exception) + result.output
+    assert f"nothing answers at {endpoint}" in result.stderr

@@ -2,13 +2,14 @@
 
 import json
 import sys
-import urllib.error
 import urllib.request
 
 import pytest
 import zmq
 
 from support.keyring import Keyring
+from support.ports import lasting_port
+from support.urls import fetch
 
 
 def test_command_without_the_extra_names_the_remedy(oz, directory, monkeypatch):
@@ -39,25 +40,29 @@ def test_wrong_options_are_usage_errors(directory, oz, options, reason):
 
 @pytest.mark.documents
 @pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-def test_process_serves_the_page_and_its_key_decides_what_it_reads_and_publishes(
-    directory, tmp_path, oz, oz_start
+def test_it_serves_the_page_and_its_key_decides_what_it_reads_and_publishes(
+    directory, tmp_path, oz, signal_when
 ):
     pytest.importorskip("starlette", reason="without the extra explorer")
     ring = Keyring(tmp_path, "desk")
     ring.permit(desk='subscribe = { allow = ["md.>"] }\npublish = { allow = ["other.>"] }')
     ring.configure("desk")
-    options = ("explorer", "--listen", "127.0.0.1:0", "--security", ring.file("desk"))
+    address = f"127.0.0.1:{lasting_port()}"
+    options = ("explorer", "--listen", address, "--security", ring.file("desk"))
     denied = oz(*options)
     assert (denied.exit_code, "desk may not subscribe to '>'" in denied.stderr) == (1, True), denied.stderr
-    running = oz_start(*options, "--pattern", "md.>", "--allow-publish")
-    url = running.line_with(running.process.stderr, b"explorer at").split()[-1]
-    with urllib.request.urlopen(url, timeout=60) as page:
-        assert b"<h1>oz explorer</h1>" in page.read()
-    body = json.dumps({"subject": "md.eu", "payload": "1", "form": "text"}).encode()
-    request = urllib.request.Request(f"{url}api/publish", body, {"Content-Type": "application/json"})
-    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=60):
-        pass
-    with refused.value as answer:
-        assert (answer.code, "desk may not publish" in answer.read().decode()) == (403, True)
-    running.interrupt()
-    assert running.end().code == 0
+    answers = []
+
+    def has_answered():
+        answers.append(fetch(f"http://{address}/"))
+        body = json.dumps({"subject": "md.eu", "payload": "1", "form": "text"}).encode()
+        headers = {"Content-Type": "application/json"}
+        answers.append(fetch(urllib.request.Request(f"http://{address}/api/publish", body, headers)))
+        return True
+
+    signal_when(has_answered)
+    ended = oz(*options, "--pattern", "md.>", "--allow-publish")
+    assert (ended.exit_code, f"explorer at http://{address}/\n" in ended.stderr) == (0, True)
+    [(status, page), (refused, reason)] = answers
+    assert (status, "<h1>oz explorer</h1>" in page) == (200, True)
+    assert (refused, "desk may not publish" in reason) == (403, True)

@@ -143,13 +143,6 @@ def test_export_takes_a_subject_and_a_range(oz, directory, options, offsets):
     assert [json.loads(line)["offset"] for line in lines] == offsets
 
 
-def test_help_has_examples_and_lists_the_commands(oz):
-    text = oz("journal", "--help").stdout
-    assert all(f"\n  {command} " in text for command in ("ls", "info", "verify", "repair", "export"))
-    assert "Examples:" in text
-    assert "Examples:" in oz("journal", "export", "--help").stdout
-
-
 def test_an_export_to_a_directory_that_is_not_there_names_it(oz, directory, tmp_path):
     ended = oz("journal", "export", str(directory), str(tmp_path / "none" / "all.jsonl"))
     assert ended.exit_code == 1

@@ -47,12 +47,15 @@ def test_the_version(oz):
         ("oz match a <&-", 1, "oz: standard input, output or error is closed: redirect it"),
         ("oz --version >/dev/full", 1, "No space left on device\n"),
         ("oz explain a | true", 0, ""),
+        # `oz sub` waits for a message.
+        ("oz sub a --quiet --bind ipc://$PWD/feed | true", 0, ""),
     ],
 )
-def test_a_fault_of_a_standard_stream_is_one_line(line, code, message):
+def test_a_fault_of_a_standard_stream_is_one_line(tmp_path, line, code, message):
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f'oz() {{ {sys.executable} -m oz "$@"; }}; {line}'],
         capture_output=True,
+        cwd=tmp_path,
         text=True,
         timeout=60,
         check=False,

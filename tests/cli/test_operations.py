@@ -4,10 +4,10 @@ import json
 import os
 import pty
 import re
-import signal
+import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections import Counter
 
 import pytest
 
@@ -16,8 +16,7 @@ from contract.adapter import command
 from oz.cli.subject_counts import OTHERS, SubjectCounts
 from oz.node.bus_view import Sample, tables
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
-from support.scripts import started
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, until
 
 OWN = "ff" * 16
 
@@ -149,20 +148,22 @@ def test_top_prints_nodes_and_their_subscriptions_and_keeps_rows_that_match_the_
     assert (code, [row["node"] for row in json.loads(out)["nodes"]]) == (0, ["feed"])
 
 
-def test_top_counts_the_messages_of_subjects(bus):
+def test_top_counts_the_messages_of_subjects(bus, signal_when, monkeypatch):
     feed, _, joining = bus
-    words = [sys.executable, "-m", "oz", "top", "--json", "--pattern", "md.>", "--interval", "0.2", *joining]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    seen = Counter()
+
+    def count(line):
+        seen.update({row["subject"]: row["messages"] for row in json.loads(line)["subjects"]})
+
+    def has_counted():
         feed.wait_for_subscribers("md.a", timeout=DEADLINE)
         feed.publish_many(("md.a", "x") for _ in range(5))
         feed.publish("md.b", "x")
-        seen = {}
-        for line in process.stdout:
-            for row in json.loads(line)["subjects"]:
-                seen[row["subject"]] = seen.get(row["subject"], 0) + row["messages"]
-            if sum(seen.values()) == 6:
-                break
-        process.kill()
+        return until(lambda: seen.total() >= 6)
+
+    monkeypatch.setattr("oz.cli.top.write_line", count)
+    signal_when(has_counted)
+    command("top", "--json", "--pattern", "md.>", "--interval", "0.2", *joining)
     assert seen == {"md.a": 5, "md.b": 1}
 
 
@@ -171,30 +172,17 @@ def test_top_without_a_node_exits_with_3(directory):
     assert (code, "no node on bus ops" in err) == (3, True)
 
 
-STOPPED = """
-import sys, time, oz
-node = oz.Node("stopped", bus="ops", options=oz.NodeOptions(directory=sys.argv[1]))
-print(node.endpoint, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("has_peer", [True, False])
-def test_top_names_a_node_that_was_stopped_before(directory, has_peer):
+def test_top_names_the_endpoint_of_a_node_that_does_not_answer(directory):
     joining = "--bus", "ops", "--directory", directory
-    options = oz.NodeOptions(directory=directory, lost_after=DEADLINE)
-    with started("-c", STOPPED, directory) as process, ExitStack() as stack:
-        endpoint = process.stdout.readline().strip()
-        if has_peer:
-            peer = stack.enter_context(oz.Node("feed", bus="ops", options=options))
-            peer.wait_ready("stopped", timeout=DEADLINE)
-        process.send_signal(signal.SIGSTOP)
+    with oz.Node(bus="ops", options=oz.NodeOptions(directory=directory)) as node:
+        endpoint = node.endpoint
+    # As with a stopped process, connections are accepted and nothing answers.
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(endpoint.removeprefix("ipc://"))
+        listener.listen()
         code, out, err = command("top", "--once", "--json", "--interval", "0.2", *joining)
-        # The peer knows the name. Without a peer, only the socket is known.
-        name = "stopped" if has_peer else endpoint
-        assert json.loads(out)["unanswered"] == [name]
-        assert code == (0 if has_peer else 3)
-        assert has_peer or f"no node on bus ops; no answer from {endpoint}" in err
+    assert (code, json.loads(out)["unanswered"]) == (3, [endpoint])
+    assert f"no node on bus ops; no answer from {endpoint}" in err
 
 
 def test_top_shows_a_screen_that_keys_change(bus):

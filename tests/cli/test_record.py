@@ -2,16 +2,15 @@
 
 import importlib
 import os
-import pty
+import re
 import signal
-import subprocess
-import sys
+from contextlib import contextmanager
 from threading import Event
 
 import pytest
 
 import oz
-from oz.journal import Journal, JournalGap
+from oz.journal import Journal, JournalFull, JournalGap, Writer
 from support import waiting
 from support.ports import lasting_endpoint
 from support.waiting import Thread
@@ -51,7 +50,7 @@ def record(oz_run, signal_when, recorded):
 
     def run(*arguments, beside, count, number=signal.SIGINT):
         thread = Thread(beside)
-        signal_when(lambda: end_of(recorded) >= count, number)
+        signal_when(lambda: end_of(recorded) >= count and not thread.is_alive(), number)
         ended = oz_run("record", *arguments, "--journal", str(recorded))
         thread.outcome()
         return ended
@@ -111,45 +110,43 @@ def test_options_reach_the_writer(oz_run, publisher, recorded, signal_when):
     assert oz_run("record", "a.*", *place, *options, *times).code == 0
 
 
-def test_full_disk_is_reported_and_the_exit_code_is_1(publisher, recorded):
-    """A limit on file sizes takes the place of a full disk."""
-    # Bytecode files under the limit would be cut short, and would stay so.
-    script = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
-        "sys.dont_write_bytecode = True\n"
-        "sys.argv[0] = 'oz'; from oz.cli import main; main()"
-    )
-    command = ("record", "a.*", "--journal", recorded, "--connect", publisher.endpoint)
-    with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
+def test_full_disk_is_reported_and_the_exit_code_is_1(publisher, recorded, oz_run, signal_when, monkeypatch):
+    attempts = []
+
+    def append(writer, rows):
+        attempts.append(rows)
+        raise JournalFull(str(recorded), 0, "No space left on device")
+
+    def has_retried():
         publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
-        publisher.publish("a.1", bytes(5000))
-        lines = [process.stderr.readline()]
-        # The order of this line and of "ready" depends on the load of the machine.
-        while lines[-1] and b"free space" not in lines[-1]:
-            lines.append(process.stderr.readline())
-        publisher.publish("a.1", bytes(5000))
-        process.send_signal(signal.SIGINT)
-        lines += process.stderr.readlines()
-        assert process.wait(waiting.DEADLINE) == 1
-    assert b"could not be recorded" in lines[-2]
-    assert b"File too large" in lines[-1]
-    assert sum(b"free space" in line for line in lines[:-2]) == 1
+        publisher.publish("a.1", b"1")
+        return waiting.until(lambda: len(attempts) > 3)
+
+    monkeypatch.setattr(Writer, "append", append)
+    signal_when(has_retried)
+    ended = oz_run("record", "a.*", "--journal", str(recorded), "--connect", publisher.endpoint)
+    assert ended.code == 1
+    *lines, summary, error = ended.stderr.splitlines()
+    assert sum("free space" in line for line in lines) == 1
+    assert "; 1 could not be recorded" in summary
+    assert "No space left on device" in error
 
 
-def test_terminal_shows_progress(publisher, recorded):
-    controller, terminal = pty.openpty()
-    command = ("record", "a.*", "--journal", recorded, "--connect", publisher.endpoint)
-    with subprocess.Popen([sys.executable, "-m", "oz", *command], stderr=terminal) as process:
-        os.close(terminal)
-        seen = b""
+def test_terminal_shows_progress(publisher, record, monkeypatch):
+    shown = []
 
-        def shown():
-            nonlocal seen
-            publisher.publish("a.1", b"x")
-            seen += os.read(controller, 4096)
-            return b" pending  " in seen and b" 0 lost" in seen
+    @contextmanager
+    def progress_bar(text, total):
+        yield lambda done, text: shown.append((done, text))
 
-        waiting.until(shown)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(waiting.DEADLINE) == 0
-    os.close(controller)
+    def publish():
+        publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
+        publisher.publish("a.1", b"x")
+        # A display follows after `SHOWN_INTERVAL`.
+        waiting.until(lambda: publisher.publish("a.1", b"x") or len(shown) > 1)
+
+    monkeypatch.setattr(RECORD, "progress_bar", progress_bar)
+    monkeypatch.setattr(RECORD, "SHOWN_INTERVAL", 0.01)
+    record("a.*", "--connect", publisher.endpoint, beside=publish, count=2)
+    done, text = shown[-1]
+    assert re.fullmatch(rf"{done} messages  [\d,]+/s  \d+ pending  0 lost", text)

@@ -91,25 +91,28 @@ def test_a_prefix_may_ask_for_too_much_where_the_pattern_is_granted(ring, oz, re
         assert receive(pub, "md.*.x", "md.eu.x", *keys) == b"md.eu.x 1\n"
 
 
-def explained(pub, ring, oz_start):
+def explained(pub, ring, oz):
     """Publish until `oz explain md.eu` has listened; return the counts and the text."""
+
+    def publish():
+        pub.wait_for_subscribers("md.eu", timeout=DEADLINE)
+        until(lambda: pub.publish_many([("md.eu", b"1"), ("md.us", b"2")]) and ended)
+
+    ended, publishing = [], Thread(publish)
     options = ("--against", pub.endpoint, "--seconds", "1", "--json", "--security", ring.file("desk"))
-    asking = oz_start("explain", "md.eu", *options)
-    pub.wait_for_subscribers("md.eu", timeout=DEADLINE)
-    pairs = [("md.eu", b"1"), ("md.us", b"2")]
-    until(lambda: pub.publish_many(pairs) and asking.process.poll() is not None)
-    ended = asking.end()
-    return json.loads(ended.stdout)[0], ended.stderr
+    ended.append(oz("explain", "md.eu", *options))
+    publishing.outcome()
+    return json.loads(ended[0].stdout)[0], ended[0].stderr
 
 
-def test_explain_counts_all_messages_if_the_key_may_have_them(ring, oz_start):
+def test_explain_counts_all_messages_if_the_key_may_have_them(ring, oz):
     with library.Publisher("tcp://127.0.0.1:*", security=ring.security("feed")) as pub:
-        counts, _ = explained(pub, ring, oz_start)
+        counts, _ = explained(pub, ring, oz)
     assert counts["seen"] > counts["matched"] > 0
 
 
-def test_explain_counts_matches_if_the_key_may_not_have_all_messages(ring, pub, oz, oz_start):
-    counts, text = explained(pub, ring, oz_start)
+def test_explain_counts_matches_if_the_key_may_not_have_all_messages(ring, pub, oz):
+    counts, text = explained(pub, ring, oz)
     assert counts["seen"] == counts["matched"] > 0
     assert "only matches are counted" in text
     options = ("--against", pub.endpoint, "--security", ring.file("desk"))

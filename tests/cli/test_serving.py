@@ -4,8 +4,6 @@ import os
 import re
 import signal
 import socket
-import urllib.error
-import urllib.request
 
 import click
 import pytest
@@ -14,7 +12,9 @@ import oz as library
 from oz.cli.serving import serve, service_options
 from oz.journal import Writer
 from oz.services.name_server import NameServer
+from support.ports import lasting_endpoint, lasting_port
 from support.sizes import one_of_each
+from support.urls import fetch
 from support.waiting import DEADLINE, until
 
 SECOND = 10**9
@@ -118,26 +118,25 @@ def join(directory):
         node.close(timeout=0)
 
 
-def test_process_of_a_name_server_joins_nodes_and_serves_metrics(oz_start, join):
-    options = ("--name", "ns1", "--verbose", "--metrics", "127.0.0.1:0")
-    running = oz_start("nameserver", "--bind", "tcp://127.0.0.1:*", *options)
-    url = running.line_with(running.process.stderr, b"metrics at").split()[-1]
-    (endpoint,) = re.findall(r"ready, bound to (tcp://127\.0\.0\.1:\d+)", running.ready_line())
-    pricing, desk = join("pricing", endpoint), join("desk", endpoint)
-    desk.wait_ready("pricing", timeout=DEADLINE)
-    assert "is up" in running.line_with(running.process.stderr, b"pricing")
-    pricing.close()
-    assert "has left" in running.line_with(running.process.stderr, b"left")
-    with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
-        lines = answer.read().decode().splitlines()
-    assert "oz_nameserver_left_total 1" in lines
-    assert any(line.startswith("oz_peers{") for line in lines)
-    assert status_of(url.replace("/metrics", "/healthz")) == 200
-    # Repeated signals do not disturb the end.
-    until(lambda: running.terminate() or running.process.poll() is not None)
-    ended = running.end()
-    assert (ended.code, ended.stdout) == (0, b"")
-    assert re.search(r"oz nameserver: \d nodes joined, 1 left and \d were lost; \d are up\n$", ended.stderr)
+def test_name_server_joins_nodes_and_serves_metrics(oz, signal_when, join):
+    endpoint, address = lasting_endpoint(), f"127.0.0.1:{lasting_port()}"
+
+    def has_seen_nodes():
+        pricing, desk = join("pricing", endpoint), join("desk", endpoint)
+        desk.wait_ready("pricing", timeout=DEADLINE)
+        pricing.close()
+        until(lambda: "oz_nameserver_left_total 1\n" in fetch(f"http://{address}/metrics")[1])
+        assert "\noz_peers{" in fetch(f"http://{address}/metrics")[1]
+        return fetch(f"http://{address}/healthz")[0] == 200
+
+    signal_when(has_seen_nodes, signal.SIGTERM)
+    options = ("--name", "ns1", "--verbose", "--metrics", address)
+    ended = oz("nameserver", "--bind", endpoint, *options)
+    assert (ended.exit_code, ended.stdout) == (0, "")
+    for text in (f"metrics at http://{address}/metrics", f"ready, bound to {endpoint}", "is up", "has left"):
+        assert f"{text}\n" in ended.stderr
+    # The node `desk` of this process may log a line after the summary.
+    assert re.search(r"oz nameserver: \d nodes joined, 1 left and \d were lost; \d are up\n", ended.stderr)
 
 
 class Service:
@@ -197,16 +196,8 @@ def test_healthz_shows_whether_a_service_is_ready_at_present(served, monkeypatch
             url = printed[0].removeprefix("metrics at ").replace("/metrics", "/healthz")
             for _ in range(self.rounds):
                 on_poll()
-                found.append(status_of(url))
+                found.append(fetch(url)[0])
 
     states = iter([None, "a", None, "b"])
     served(Probed(4), lambda: next(states), "--metrics", "127.0.0.1:0")
     assert found == [503, 200, 503, 200]
-
-
-def status_of(url):
-    try:
-        with urllib.request.urlopen(url, timeout=DEADLINE) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        return error.code

@@ -9,26 +9,26 @@ import pytest
 
 import oz as library
 from oz.cli.stop_signals import StopSignals, stop_on_signals
+from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, directory):
+def test_a_second_ctrl_c_ends_the_command_at_once(directory):
     # The end in order takes 5 seconds, exits 0 and writes a summary: the request has no answer yet.
-    started = Path(directory, "started")
-    command = f"exec 2> /dev/null; touch {started}; sleep 30"
-    service = oz_start("reply", "a", "--command", command, "--directory", directory)
-    service.ready_line()
-    with library.Node() as node:
+    has_begun = Path(directory, "begun")
+    command = f"exec 2> /dev/null; touch {has_begun}; sleep 30"
+    words = ("reply", "a", "--command", command, "--directory", directory)
+    with started("-m", "oz", *words) as service, library.Node() as node:
         node.wait_ready(subscriber="a", timeout=DEADLINE)
         asking = Thread(lambda: node.request("a", timeout=DEADLINE))
-        until(started.exists)
-        until(lambda: service.interrupt() or service.process.poll() is not None)
+        until(has_begun.exists)
+        until(lambda: service.send_signal(signal.SIGINT) or service.poll() is not None)
         with pytest.raises(library.PeerLost):
             asking.outcome()
-    ended = service.end()
-    assert (ended.code, ended.stderr) == (130, "")
+        [_ready] = service.stderr.readlines()
+    assert service.returncode == 130
 
 
 def test_a_command_restores_the_handlers_of_its_process(oz):

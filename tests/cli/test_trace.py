@@ -34,8 +34,10 @@ def join(directory):
 
 
 @pytest.fixture
-def trace(directory):
+def trace(directory, monkeypatch):
     """Run `oz trace` on the bus `lan`; return the exit code and the output."""
+    # On a busy machine a node may answer later than 2 seconds after its socket was found.
+    monkeypatch.setattr("oz.node.roster.GREETING_TIME", DEADLINE)
 
     def run(*arguments):
         joining = ("--bus", "lan", "--directory", directory, "--timeout", str(DEADLINE))

@@ -75,6 +75,11 @@ class Work:
         """Return the result of the call, or raise its error."""
         return self._thread.outcome(timeout)
 
+    @property
+    def has_ended(self):
+        """Whether the call has a result or an error."""
+        return not self._thread.is_alive()
+
     def wait_until_blocked(self):
         """Wait until the call waits: for a lock, for a frame, or for its coroutine."""
         self._thread.wait_until_stuck()

@@ -18,7 +18,16 @@ def rights(*allowed):
 
 @pytest.mark.parametrize(
     "fields",
-    [(), None, ["x", "why"], ["x", "why", 1, None], ["x", None, None, None], [b"x", "why", None, None]],
+    [
+        (),
+        None,
+        ["x", "why"],
+        ["x", "why", 1, None],
+        ["x", None, None, None],
+        [b"x", "why", None, None],
+        ["x" * 1_001, "why", None, None],
+        ["x", "why", None, "x" * 1_001],
+    ],
 )
 def test_malformed_notice_is_ignored(fields):
     assert decode(msgpack.packb(fields)) is None

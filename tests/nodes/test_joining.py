@@ -15,8 +15,10 @@ import pytest
 
 from oz.errors import ClosedError, PatternError, SubjectError, Timeout
 from oz.node.engine import INTRODUCTION
+from oz.node.roster import ForwarderGone
 from oz.node.sync import Node
 from oz.options import NodeOptions
+from oz.wire import links
 from support.waiting import DEADLINE, until
 
 
@@ -314,3 +316,12 @@ def test_a_hostile_introduction_is_ignored(make):
     exchange(first, second)
     assert names(second) == ["first"]
     assert len(second._node.roster.by_id) == 1
+
+
+def test_forwarder_that_closes_before_its_hello_is_an_unknown_loss(make):
+    node = make("alone")
+    node.subscribe("x")
+    engine = getattr(node, "wrapped", node)._node
+    card = engine.card._replace(node=bytes(16), kind=links.FORWARDER)
+    engine._events.append(lambda now: [ForwarderGone(card)])
+    until(lambda: engine.subscriber.dispatcher.unknown_losses == {"lost": 1})

@@ -76,7 +76,7 @@ def test_a_request_waits_while_a_link_is_greeting(requests, members):
 def test_a_request_with_a_route_does_not_wait(requests, members):
     members.streams, members.is_greeting = [], True
     with pytest.raises(NoResponders):
-        requests.request(ASK._replace(find=lambda: None), 0.0)
+        requests.request(ASK._replace(route=object()), 0.0)
 
 
 def test_a_waiting_request_fails_when_no_link_is_greeting(requests, members):

@@ -69,8 +69,8 @@ def test_a_request_with_a_route_ignores_the_cache(peers):
     one, _ = peers.add(Session("a")), peers.add(Session("b"))
     peers.cached = peers.route
     route = Route(b"jobs", [one], {})
-    assert peers.find(content=ASK._replace(find=lambda: route)) == [one]
-    assert peers.find(content=ASK._replace(find=lambda: None)) == ()
+    assert peers.find(content=ASK._replace(route=route)) == [one]
+    assert peers.find(content=ASK._replace(route=Route(ASK.raw, [], {}))) == []
 
 
 def test_all_plain_streams_and_one_member_of_each_group(peers):

@@ -49,6 +49,14 @@ def test_decode_returns_what_was_encoded():
     assert decode(encode(made)) == made
 
 
+def test_change_of_a_snapshot_does_not_change_later_snapshots():
+    payload = encode(_snapshot())
+    link = decode(payload).links[0]
+    link.dropped["full"] = 100
+    link.groups.clear()
+    assert decode(payload) == _snapshot()
+
+
 def test_elements_of_a_later_version_are_ignored():
     version, *fields, links, subscriptions, omitted = _unpack(encode(_snapshot()))
     links = [_pack([*_unpack(link), "new"]) for link in links]

@@ -18,6 +18,7 @@ from oz.node.roster import (
     UP,
     Dial,
     EndSession,
+    ForwarderGone,
     HangUp,
     Introduce,
     NameConflict,
@@ -42,10 +43,10 @@ def at(node, port=1):
     return f"tcp://10.0.0.{node[0]}:{port}"
 
 
-def card(node, *, name=None, bus="bus", host="h", endpoints=None):
+def card(node, *, name=None, bus="bus", host="h", endpoints=None, kind="node"):
     listens = (at(node),) if endpoints is None else tuple(endpoints)
     return Card(
-        node=node, bus=bus, name=name or f"node{node[0]}", host=host, pid=1, endpoints=listens, kind="node"
+        node=node, bus=bus, name=name or f"node{node[0]}", host=host, pid=1, endpoints=listens, kind=kind
     )
 
 
@@ -342,6 +343,14 @@ def test_closed_peer_is_forgotten(roster):
     ]
     assert roster.roster.by_id == {}
     assert roster("on_session", A, "ended") == []
+
+
+@pytest.mark.parametrize(("kind", "gone"), [(links.FORWARDER, [ForwarderGone]), (links.NODE, [])])
+def test_forwarder_that_closes_before_its_hello_is_reported(roster, kind, gone):
+    roster("seed", at(A))
+    roster("on_live", at(A), card(A, kind=kind))
+    roster("on_end", at(A), links.CLOSED)
+    assert roster.kinds() == gone
 
 
 def test_seed_stays_dialled_when_its_peer_has_closed(roster):

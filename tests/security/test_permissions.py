@@ -69,7 +69,7 @@ def test_what_cannot_be_told_is_refused_in_words():
     assert not verdict.granted or verdict.rule.text == "regex:md[.](?=x).*"
     verdict = decide(permissions(rule("allow", "regex:md[.](?=x).*")), "md.*")
     assert not verdict.granted
-    assert "is unknown" in verdict.reason
+    assert "cannot be compared" in verdict.reason
 
 
 def test_two_rules_that_cover_it_only_together_do_not_grant_it():
@@ -170,3 +170,12 @@ def test_replies_go_by_rules_and_then_by_number_and_time():
     assert not may(b"other", age=5.1)
     assert may(b"other", count=99, user=None)
     assert not replace(found, default="deny").may_reply(None, b"other", 0, 0.0)
+
+
+@each(
+    ("subject", "is_allowed"),
+    [(b"md.secret.x", False), (b"md.secret.\xff", False), (b"md.\xff", True), (b"other.\xff", False)],
+)
+def test_a_deny_rule_for_text_denies_subjects_that_are_not_text_behind_its_prefix(subject, is_allowed):
+    found = permissions(rule("allow", "zmq:md.", "publish"), rule("deny", "md.secret.>", "publish"))
+    assert found.allows(found.users["desk"], "publish", subject) is is_allowed

@@ -1,6 +1,7 @@
 """Log lines about connections that a listener refuses: one a minute for each reason, with a count."""
 
 import logging
+import socket
 from contextlib import ExitStack
 
 import pytest
@@ -8,7 +9,7 @@ import zmq
 
 import oz
 from oz.logs import forget_rates
-from oz.transport import refusals
+from oz.transport import arrivals, refusals
 from oz.transport.refusals import LOG_INTERVAL, RefusalLog
 from support.waiting import until
 
@@ -87,3 +88,20 @@ def test_a_listener_logs_each_reason_once_and_then_its_number(
         assert ring.public("feed") in text
         monkeypatch.setattr(refusals, "LOG_INTERVAL", 0.0)
         until(lambda: any("connections were refused in" in line for line in lines()))
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+def test_connection_that_ends_is_not_reported_if_a_subscriber_closes_then(pub, ring, monkeypatch):
+    monkeypatch.setattr(arrivals, "SEARCH_SECONDS", 3600.0)
+    subscriber = oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk"))
+    subscriber.subscribe("md.eur")
+    subscriber.wait_ready()
+
+    def failures():
+        return [event for _, known in pub._engine._keys._monitors.values() for event in known._failures]
+
+    host, port = pub.link_endpoints[0].removeprefix("tcp://").rsplit(":", 1)
+    socket.create_connection((host, int(port))).close()
+    until(failures)
+    subscriber.close()
+    until(lambda: not failures())

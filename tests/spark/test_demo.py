@@ -48,4 +48,4 @@ def test_the_table_has_one_column_more():
 def test_a_difference_is_a_failure():
     ended = oz("demo", "--spark", before=counting(*DELIVERED[:-1], 291))
     assert ended.returncode == 1
-    assert ended.stderr.startswith("oz demo: Spark counted other matches of ")
+    assert ended.stderr.startswith("oz demo: Spark and oz count different numbers of matches of ")

@@ -1,6 +1,7 @@
 """Queues of received messages without sockets: overflow, gaps in their place, several receivers."""
 
 import pickle
+from unittest.mock import Mock
 
 import pytest
 
@@ -269,6 +270,15 @@ def test_repeats_are_dropped_by_id_and_by_source():
     assert receiver.dispatcher.shared.items[-1].redelivered
 
 
+def test_a_forwarded_message_repeats_only_a_message_with_its_subject():
+    receiver = Receiver()
+    receiver.subscribe("a.*")
+    for subject in ("a.1", "a.2", "a.1"):
+        receiver.deliver(subject, extras={"forwarded": [b"o" * 16, 5, b""]})
+    assert shown(receiver.dispatcher.shared) == ["a.1", "a.2"]
+    assert receiver.dispatcher.stats.repeated == 1
+
+
 def test_known_ids_are_bounded(monkeypatch):
     monkeypatch.setattr(queues, "MAX_IDS", 2)
     monkeypatch.setattr(queues, "MAX_FORWARDED", 2)
@@ -325,6 +335,66 @@ def test_direct_messages_need_a_receiver():
     receiver.dispatcher.deliver_direct(receiver.link, effect)
     assert got == [("_INBOX.1", b"x", None), ("_INBOX.\udcff", b"y", {"h": 1})]
     assert receiver.dispatcher.stats.delivered == 2
+
+
+def waiting_of_two():
+    """Return a dispatcher with messages of two subscriptions in its queue, and the first subscription."""
+    receiver = Receiver()
+    first = receiver.subscribe("b")
+    receiver.subscribe("a.*")
+    receiver.deliver("a.0", "b", "a.1", "b", "a.2", "b")
+    return receiver.dispatcher, first
+
+
+def received(dispatcher):
+    return [item.subject for item in dispatcher.shared.items if item is not queues.REMOVED]
+
+
+def test_an_interrupted_removal_keeps_the_order_of_other_messages(monkeypatch):
+    dispatcher, first = waiting_of_two()
+    monkeypatch.setattr(dispatcher, "abandon", Mock(side_effect=[None, KeyboardInterrupt]))
+    with pytest.raises(KeyboardInterrupt):
+        dispatcher.remove(first)
+    assert [subject for subject in received(dispatcher) if subject != "b"] == ["a.0", "a.1", "a.2"]
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_removal_while_another_thread_receives_keeps_the_order(monkeypatch, count):
+    dispatcher, first = waiting_of_two()
+    items, taken = dispatcher.shared.items, []
+
+    def receive(_):
+        for _ in range(min(count, len(items))):
+            taken.append(items.popleft())
+
+    monkeypatch.setattr(dispatcher, "abandon", receive)
+    dispatcher.remove(first)
+    found = [item.subject for item in [*taken, *items] if item is not queues.REMOVED]
+    assert [subject for subject in found if subject != "b"] == ["a.0", "a.1", "a.2"]
+
+
+def test_removed_messages_at_the_end_do_not_wait():
+    dispatcher, first = waiting_of_two()
+    dispatcher.remove(first)
+    assert received(dispatcher) == ["a.0", "a.1", "a.2"]
+    assert len(dispatcher.shared.items) == 5
+    dispatcher.remove(next(iter(dispatcher.inboxes)))
+    assert not dispatcher.shared.items
+
+
+def test_an_own_queue_that_another_thread_outruns_gets_no_received_message(monkeypatch):
+    dispatcher, first = waiting_of_two()
+    items = dispatcher.shared.items
+    snapshot = dispatcher._shared_items
+
+    def receive_first():
+        found = snapshot()
+        items.popleft(), items.popleft()
+        return found
+
+    monkeypatch.setattr(dispatcher, "_shared_items", receive_first)
+    assert shown(dispatcher.own_queue(first, 100, None)) == ["b", "b"]
+    assert received(dispatcher) == ["a.1", "a.2"]
 
 
 def test_a_pickled_message_keeps_its_fields():

@@ -70,6 +70,20 @@ def test_a_connection_that_ends_after_a_search_is_not_reported_as_a_wrong_key():
     assert reasons == ["the caller proved no key before the connection ended, and this side demands CURVE"]
 
 
+def test_bye_of_a_caller_explains_the_connections_of_its_search():
+    reasons = []
+    arrivals = Arrivals(lambda endpoint, why: reasons.append(why))
+    for event in (GONE, ADMITTED, MISTAKEN, GONE):
+        arrivals.add(event, 0.0)
+    arrivals.leave(1.0)
+    arrivals.add(GONE, 1.5)
+    arrivals.report_failures(60.0)
+    assert not reasons
+    arrivals.add(GONE, 1.0 + SEARCH_SECONDS)
+    arrivals.report_failures(60.0)
+    assert len(reasons) == 1
+
+
 def test_a_caller_that_is_refused_again_and_again_hides_no_failures_of_other_callers():
     reasons = []
     arrivals = Arrivals(lambda endpoint, why: reasons.append(why))

@@ -1,4 +1,4 @@
-"""`oz spark`: archives and reports of recorded traffic. Each command has a module, which is loaded at its use."""
+"""`oz spark`: archives of journals, and reports about recorded messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from oz.cli.groups import LazyGroup
 
 _HELP = """Archive journals and report on them with Spark.
 
-The commands read journals that `oz record` writes. They run on two cores of this machine unless --master
-names a cluster, such as spark://HOST:7077. They need the extra ozmq[spark] and Java 17 or newer. The extra
+The commands read journals that `oz record` writes. Without --master they run on two cores of this machine. --master
+may name a cluster, such as spark://HOST:7077. The commands need the extra ozmq[spark] and Java 17 or newer. The extra
 ozmq[spark-java] includes a Java.
 
 \b

@@ -18,9 +18,9 @@ from oz.cli.spark.engine import engine, engine_options
 
 _HELP = """Copy the records of a JOURNAL to ARCHIVE, a directory of Parquet files, each record once.
 
-The files lie in directories by day and first token, and are sorted by subject. A further run continues at the
-end of the archive, also after a kill. DuckDB, Polars, pandas and Spark read the archive at every moment. Gap
-records are archived too: they have kind = 1.
+The files are in directories by day and first token, and are sorted by subject. The next run continues at the
+end of the archive, even if the last run was killed. DuckDB, Polars, pandas and Spark can read the archive at any time.
+Gap records are archived too, with kind = 1.
 
 \b
 Examples:
@@ -37,13 +37,13 @@ Examples:
 @click.option("--follow", is_flag=True, help="Continue with new records until interrupted.")
 @click.option("--interval", type=Number(), default=10.0, metavar="SECONDS",
               help="With --follow, time between two batches.  [default: 10]")  # fmt: skip
-@click.option("--compact", is_flag=True, help="Merge small batches; running queries may fail meanwhile.")
+@click.option("--compact", is_flag=True, help="Merge small batches. Queries that run meanwhile may fail.")
 @click.option("--skip-lost", is_flag=True, help="Skip records that retention has removed.")
 @separator_option("tokens")
 @click.option("--max-tokens", type=Whole(1), default=100, metavar="N",
-              help="First tokens with a directory of their own.  [default: 100]")  # fmt: skip
+              help="Maximum number of first tokens that get a directory.  [default: 100]")  # fmt: skip
 @click.option("--batch-rows", type=Whole(1), default=4_000_000, metavar="N",
-              help="Records of a batch.  [default: 4000000]")  # fmt: skip
+              help="Maximum number of records in a batch.  [default: 4000000]")  # fmt: skip
 @json_option("Print the result as JSON.")
 @quiet_option
 @engine_options
@@ -91,7 +91,7 @@ def archive(
 
 
 def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
-    # The handler of PySpark would cancel all jobs, and the query would fail.
+    # PySpark's own handler of SIGINT would cancel all jobs, so that the query would fail.
     signal.signal(signal.SIGINT, lambda *_: query.stop())
     signal.signal(signal.SIGTERM, lambda *_: query.stop())
     print_status(ctx, "archiving; interrupt to end")

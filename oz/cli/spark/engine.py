@@ -22,7 +22,7 @@ def engine_options(command: _F) -> _F:
         "--master",
         metavar="URL",
         help="The master of Spark: local[N], spark://HOST:PORT, yarn, k8s://….  "
-        f"[default: that of spark-submit, or {DEFAULT_MASTER}]",
+        f"[default: the master of spark-submit, or {DEFAULT_MASTER}]",
     )
     conf = click.option(
         "--conf",

@@ -17,9 +17,9 @@ from oz.escaping import printable
 
 _HELP = f"""Report on SOURCE, the directory of a journal or of an archive.
 
-The report has rates over time, top subjects, sizes of payloads, losses, and gaps by publisher. --html
-writes one page that loads nothing from elsewhere. Standard output gets a summary, or the figures with --json. Needs
-the extra ozmq[spark] and Java 17 or newer.
+The report has rates over time, the subjects with most messages, sizes of payloads, and losses of each publisher. --html
+writes one page, which loads no other file. Standard output gets a summary, or all figures with --json. The command
+needs the extra ozmq[spark] and Java 17 or newer.
 
 {RANGES}
 
@@ -41,7 +41,7 @@ _FILE = PathName(dir_okay=False, path_type=Path)
 @range_options
 @separator_option("tokens")
 @click.option(
-    "--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table."
+    "--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Maximum rows of each table."
 )
 @quiet_option
 @engine_options

@@ -1,4 +1,4 @@
-"""Dialects of subjects and patterns, by name. Each has a module in this package."""
+"""Dialects of subjects and patterns. Each dialect has a name and a module in this package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""AMQP topic exchanges: subjects are words with dots between them. A word may be empty.
+"""Subjects of AMQP topic exchanges: words with dots between them. A word may be empty.
 
-Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5); answers of a RabbitMQ
-server in tests/vectors. If the standard and RabbitMQ differ, oz follows RabbitMQ: any short string is a routing key or
-a binding key, and words may be empty. The empty key has no words.
+Sources: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5); answers of a RabbitMQ
+server in tests/vectors. If the standard and RabbitMQ differ, oz follows RabbitMQ: any short string may be a routing key
+or a binding key, and words may be empty. The empty key has no words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def _words(subject: bytes) -> list[bytes]:
 
 
 class Amqp(Dialect):
-    """Dialect with `*` for one word and `#` for zero or more words. Inside a longer word, `*` and `#` are literals."""
+    """AMQP dialect.
+
+    `*` matches one word, and `#` matches zero or more words. Inside a longer word, both are literals.
+    """
 
     name = "amqp"
     form = Form.WORDS
@@ -58,7 +61,7 @@ class Amqp(Dialect):
     has_inner_any = True
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
-        """Parse the words and join the prefix; see `Dialect.compile`."""
+        """Parse the words and compute the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         check_length(self.name, text, MAX_BYTES, PatternError)
         parsed = parse(text)
@@ -72,7 +75,7 @@ class Amqp(Dialect):
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
     def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
-        """Return the expression of a binding key. The empty subject has no words; see `Dialect.expression`."""
+        """Return the expression of a binding key; see `Dialect.expression`."""
         words = compiled.words or ()
         if words == (Wild.ANY,):
             return ANY_TEXT
@@ -87,13 +90,13 @@ class Amqp(Dialect):
         return nonempty(seq(*items))
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Check the length. `*` and `#` are allowed in a routing key."""
+        """Check the length of a routing key. `*` and `#` are allowed."""
         assert isinstance(subject, str)
         check_length(self.name, subject, MAX_BYTES, SubjectError)
 
 
 def parse(text: str) -> tuple[Token, ...]:
-    """Return the words of a binding key. Adjacent `#` become one `#`, which has the same meaning."""
+    """Return the words of a binding key. Adjacent words `#` become one `#`, which has the same meaning."""
     parsed: list[Token] = []
     for part in text.split(SEPARATOR) if text else ():
         word: Token = Wild.ONE if part == "*" else Wild.ANY if part == "#" else encode_word(part)
@@ -107,15 +110,15 @@ def _word_expression(word: Token) -> Expression:
 
 
 def to_regex(parsed: tuple[Token, ...]) -> str:
-    """Return the regex of words. A match takes quadratic time in the worst case.
+    """Return the regex for the words of a pattern. A match takes quadratic time in the worst case.
 
-    Between two `#` the number of words is fixed. Therefore the earliest match is sufficient, and an atomic group
-    keeps this match. With it, sixty `#` cost no more than one `#`. The words behind the last `#` are matched from the
-    end of the subject.
+    A segment, the words between two `#`, has a fixed number of words. Therefore its earliest match is sufficient, and
+    an atomic group keeps this match. With atomic groups, the match of a pattern with sixty `#` takes no longer than
+    with one `#`. The segment behind the last `#` is matched at the end of the subject.
     """
     first, *rest = _segments(parsed)
     required = [word for word in parsed if word is not Wild.ANY]
-    # A pattern for one word that may be empty must not match the empty key, which has no words.
+    # A pattern for one possibly empty word must not match the empty key, which has no words.
     written = [r"(?!\Z)" if required in ([Wild.ONE], [b""]) else "", _words_regex(first)]
     skipped, glue = (r"(?:\.[^.]*+)*", r"\.") if first else (r"(?:[^.]*+\.)*", "")
     for segment in rest[:-1]:
@@ -130,7 +133,6 @@ def to_regex(parsed: tuple[Token, ...]) -> str:
 
 
 def _segments(parsed: Sequence[Token]) -> list[list[Token]]:
-    """Split the words at each `#`."""
     segments: list[list[Token]] = [[]]
     for word in parsed:
         if word is Wild.ANY:
@@ -141,7 +143,6 @@ def _segments(parsed: Sequence[Token]) -> list[list[Token]]:
 
 
 def _words_regex(segment: list[Token]) -> str:
-    """Return the regex of literal words and `*`."""
     written: list[str] = []
     literal: list[str] = []
     for word in segment:
@@ -154,7 +155,10 @@ def _words_regex(segment: list[Token]) -> str:
 
 
 def prefix(parsed: tuple[Token, ...]) -> bytes:
-    """Return the words before the first wildcard, with a last separator if each matching subject has it there."""
+    """Return the words before the first wildcard.
+
+    A separator follows if each matching subject has a separator there.
+    """
     count = next(at for at, word in enumerate(parsed) if not isinstance(word, bytes))
     literal = [word for word in parsed[:count] if isinstance(word, bytes)]
     # `a.#` also matches `a`. Therefore its prefix has no separator. `.#` does not match the empty key.

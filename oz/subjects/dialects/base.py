@@ -1,4 +1,4 @@
-"""Base class of the dialects: compilation, expressions, spelling of translations, and checks of subjects.
+"""Base class of the dialects. A dialect compiles patterns, writes translated patterns, and checks subjects.
 
 To add a dialect, add one file to this package and one line to `oz.subjects.dialects`.
 """
@@ -20,19 +20,19 @@ from oz.subjects.expressions import Expression
 
 
 class Wild(Enum):
-    """Wildcard of a pattern of words."""
+    """Wildcard in a pattern that consists of words. Token is another name for a word."""
 
     ONE = "one"
     """Exactly one token."""
     REST = "rest"
     """One or more tokens, to the end of the subject."""
     ANY = "any"
-    """Zero or more tokens. In amqp it may have any position, in mqtt only the last."""
+    """Zero or more tokens. In amqp this wildcard may have any position, and in mqtt only the last position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stem:
-    """Token that begins with `text`, such as `foo*` of kubemq."""
+    """Wildcard for one token that begins with `text`, such as `foo*` of kubemq."""
 
     text: bytes
 
@@ -41,17 +41,17 @@ Token = bytes | Wild | Stem
 
 
 class Form(Enum):
-    """Form of the patterns of a dialect."""
+    """Kind of patterns that a dialect has."""
 
     WORDS = "words"
     """Words with a separator between them."""
     GLOB = "glob"
-    """Bytes with wildcards that also match separators."""
+    """Byte string with wildcards. A wildcard may match any byte."""
     REGEX = "regex"
     LITERAL = "literal"
     """No wildcards."""
     PREFIX = "prefix"
-    """Prefix of the matching subjects."""
+    """Byte string that matches all subjects that begin with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,9 @@ class Splitting:
     """Rules for splitting a subject into words. Dialects with the same rules share one object.
 
     Attributes:
-        split: function that returns the words of a subject; None for a subject that no pattern with a wildcard matches.
-        is_reserved: function that returns whether the first word of a subject matches no wildcard.
+        split: function that returns the words of a subject, or None if no pattern with a wildcard can match the
+            subject.
+        is_reserved: function that returns True if no wildcard may match the first word of a subject.
     """
 
     split: Callable[[bytes], list[bytes] | None]
@@ -72,14 +73,15 @@ def words_match(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
 
     Args:
         words: words of the pattern.
-        way: rules by which the pattern's dialect splits subjects.
+        way: rules for splitting subjects in the dialect of the pattern.
         subject: subject in bytes.
     """
     own = way.split(subject)
     if own is None or (way.is_reserved(subject) and not isinstance(words[0], bytes)):
         return False
     at = position = 0
-    # For a retry: index behind the last `Wild.ANY`, and the position of the next subject word that it may match.
+    # For a retry: pattern index behind the last `Wild.ANY`, and position of the next subject word that this wildcard
+    # may match.
     behind, retry = -1, 0
     while position < len(own):
         word = words[at] if at < len(words) else None
@@ -90,7 +92,7 @@ def words_match(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
         elif word is not None and _takes_one(word, own[position]):
             at, position = at + 1, position + 1
         elif behind >= 0:
-            # The last such wildcard matches one more word. Earlier wildcards keep their shortest match.
+            # The last `Wild.ANY` matches one more word. Earlier wildcards keep their shortest match.
             retry += 1
             at, position = behind, retry
         else:
@@ -105,21 +107,22 @@ def _takes_one(word: Token, own: bytes) -> bool:
 
 
 LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
-"""Error for surrogates that represent no byte. U+DC80 to U+DCFF represent bytes, by `surrogateescape`."""
+"""Error text for a surrogate outside of U+DC80 to U+DCFF. Surrogates in this range represent bytes, by
+`surrogateescape`."""
 
 
 @lru_cache(maxsize=16_384)
 def encode_word(word: str) -> bytes:
-    """Return the UTF-8 of a word of a pattern. Equal words are one object.
+    """Return a word as UTF-8. Equal words give the same bytes object.
 
-    In an index of many patterns this saves memory. Comparisons take less time too, because the words fit into the
-    processor's cache.
+    Shared objects save memory in an index of many patterns. Comparisons become faster too, because the words fit into
+    the processor's cache.
     """
     return word.encode()
 
 
 class Regex(Protocol):
-    """Pattern that was compiled by `re` or `regex`."""
+    """Regex that was compiled by `re` or `regex`."""
 
     @property
     def pattern(self) -> Any:
@@ -127,17 +130,17 @@ class Regex(Protocol):
 
     @property
     def flags(self) -> int:
-        """Flags, with the numbers of the package that compiled the regex."""
+        """Flags. Their numbers are defined by the package that compiled the regex."""
 
 
 class CompiledRegex(Regex, Protocol):
-    """Type of a compiled regex, for type checkers without the types of the `regex` package."""
+    """Compiled regex of the `regex` package. Type checkers do not need the types of the package."""
 
     @property
     def groupindex(self) -> Mapping[str, int]:
-        """Numbers of the named groups."""
+        """Group number of each named group."""
 
-    # These methods return a match object of the `regex` package, or None.
+    # The methods below return a match object of the `regex` package, or None.
     def fullmatch(self, string: Any, *, timeout: float | None = None) -> Any:
         """Match the whole subject."""
 
@@ -153,13 +156,14 @@ class CompiledPattern:
     """Result of the compilation of a pattern.
 
     Attributes:
-        regex: compiled regex that matches the whole subject. None if `Dialect.make_regex` compiles it at the first
-            access, because an index of a million patterns needs no regexes.
-        prefixes: byte strings. Each matching subject begins with one of them, and none is a prefix of another.
-        literal: only subject that matches; None if several match, or if it is unknown.
-        tokens: tokens of the pattern in a dialect with dots between non-empty tokens; else None.
-        words: words of the pattern in a dialect with other rules for splitting; else None.
-        timed: whether a match needs a time limit, because the regex may backtrack.
+        regex: compiled regex that matches the whole subject. None if `Dialect.make_regex` compiles the regex later, at
+            the first access: an index of a million patterns needs no regexes.
+        prefixes: byte strings. Each matching subject begins with one of the prefixes. No prefix begins with another
+            prefix.
+        literal: the subject, if the pattern is known to match exactly one subject; else None.
+        tokens: tokens of the pattern, if its dialect is a `TokenDialect`; else None.
+        words: words of the pattern, if its dialect has words but is no `TokenDialect`; else None.
+        timed: whether the regex may backtrack, so that a match needs a time limit.
         elements: estimated number of nodes of the compiled regex; 0 without a regex.
     """
 
@@ -173,25 +177,28 @@ class CompiledPattern:
 
 
 class Dialect(ABC):
-    """Syntax of patterns, and rules for subjects. Text dialects use `str`, byte dialects `bytes`."""
+    """Syntax of patterns, and rules for subjects.
+
+    Patterns and subjects are `str` in a text dialect, and `bytes` in a byte dialect.
+    """
 
     name: ClassVar[str]
     form: ClassVar[Form]
     is_bytes: ClassVar[bool] = False
     separator: ClassVar[str | None] = None
-    """Separator of words."""
+    """Separator of words; None in a dialect without words."""
     splitting: ClassVar[Splitting | None] = None
     """Rules for splitting subjects; None in a dialect without words."""
     wildcards: ClassVar[str] = "*>"
     """Characters that may be wildcards in a pattern."""
     spelling: ClassVar[Mapping[Wild, str]] = MappingProxyType({})
-    """Text of each wildcard. A wildcard that the dialect lacks has the text of the nearest wildcard."""
+    """Text of each wildcard. If the dialect lacks a wildcard, this is the text of the nearest wildcard."""
     has_inner_any: ClassVar[bool] = False
     """Whether `Wild.ANY` is allowed before the last word."""
 
     @property
     def is_prefix(self) -> bool:
-        """Whether a pattern matches all subjects that begin with it, as a ZeroMQ subscription does."""
+        """Whether a pattern matches all subjects that begin with the pattern's text, as a ZeroMQ subscription does."""
         return self.form is Form.PREFIX
 
     @abstractmethod
@@ -199,7 +206,7 @@ class Dialect(ABC):
         """Parse a pattern and compile it.
 
         Args:
-            text: pattern as `str` for a text dialect, as `bytes` for a byte dialect; see `decode`.
+            text: pattern, `str` in a text dialect and `bytes` in a byte dialect; see `decode`.
             lenient: whether a misplaced wildcard is a literal. Only rv uses this argument.
 
         Raises:
@@ -208,41 +215,42 @@ class Dialect(ABC):
 
     @abstractmethod
     def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
-        """Return the expression of a pattern with a wildcard, for `oz.subjects.relations`.
+        """Return the expression of a pattern that has wildcards. `oz.subjects.relations` compares expressions.
 
         Raises:
             Undecidable: the pattern has a feature that expressions lack.
         """
 
     def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
-        """Return the regex of a pattern that `compile` left without one."""
+        """Return the compiled regex of a pattern. A dialect whose `compile` returns no regex overrides this method."""
         assert compiled.regex is not None, f"{self.name} compiles each regex at once"
         return compiled.regex
 
     def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - byte dialects allow any subject
-        """Check a subject by the rules for publishers.
+        """Check a subject that a program publishes.
 
         Raises:
             SubjectError: the dialect does not allow the subject.
         """
 
     def subject_advice(self, subject: str | bytes) -> str | None:
-        """Return the advice on a legal but unwise subject; None if no advice is needed."""
+        """Return the advice on a legal but unwise subject; None without advice."""
         return None
 
     def literal_text(self, text: bytes) -> str | bytes:
-        """Return the pattern that matches only one subject."""
+        """Return the pattern that matches only the subject `text`."""
         return text
 
     def stem_text(self, text: str) -> str:
-        """Return the pattern word for tokens that begin with a text, or the nearest wildcard."""
+        """Return the spelling of a `Stem`, or of the nearest wildcard if the dialect has no stems."""
         return self.spelling[Wild.ONE]
 
     def words_text(self, words: Sequence[Token]) -> str:
-        """Return a pattern of words. A wildcard that the dialect lacks becomes the nearest wildcard.
+        """Return the text of a pattern. If the dialect lacks a wildcard, the text has the nearest wildcard.
 
         Raises:
-            PatternError: a wildcard for any number of words is not at the end, where the dialect demands it.
+            PatternError: a wildcard for any number of words is not at the end, and the dialect allows it only at the
+                end.
             UnicodeDecodeError: a word is not UTF-8.
         """
         separator = self.separator or ""
@@ -260,14 +268,14 @@ class Dialect(ABC):
         return separator.join(written)
 
     def decode(self, text: object, error: type[PatternError | SubjectError]) -> str | bytes:
-        """Return text as `str` for a text dialect, as `bytes` for a byte dialect. Other text is converted by UTF-8.
+        """Convert text by UTF-8 to the type of the dialect: `str` for a text dialect, `bytes` for a byte dialect.
 
         Args:
             text: pattern or subject, `str` or `bytes`. `surrogateescape` represents bytes that are not UTF-8.
-            error: class of the error that is raised.
+            error: class of the error if the text cannot be converted.
 
         Raises:
-            PatternError, SubjectError: the text cannot be converted.
+            PatternError, SubjectError: the text cannot be converted. The class is `error`.
             TypeError: the text has another type.
         """
         if isinstance(text, (bytes, bytearray, memoryview)):

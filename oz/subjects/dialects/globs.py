@@ -1,6 +1,6 @@
-"""Globs over bytes: parser, and translation to a regex that does not backtrack over stars.
+"""Globs over bytes: parser, and translation to a regex. The regex does not backtrack over stars.
 
-Source: `stringmatchlen` in util.c of Redis 7.0. The rules below reproduce it, including its corner cases.
+Source: `stringmatchlen` in util.c of Redis 7.0. The parser reproduces this function, including its corner cases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_PREFIXES = 16
 
 
 class Glob(Enum):
-    """Element of a glob that matches a variable number of bytes."""
+    """Element that matches a variable number of bytes."""
 
     STAR = "star"
     """Zero or more bytes."""
@@ -31,17 +31,17 @@ class Glob(Enum):
 
 ANY_BYTE = frozenset(range(256))
 Element = Glob | frozenset[int]
-"""Star, optional byte, or set of allowed bytes for one position."""
+"""Element of a glob: a star, an optional byte, or a set of bytes. A set matches exactly one byte."""
 
 
 class GlobDialect(Dialect):
-    """Dialect of globs. A glob matches bytes, and any byte string is a valid glob."""
+    """Dialect of globs. Any byte string is a valid glob."""
 
     form = Form.GLOB
     is_bytes = True
     wildcards = "*?["
     question: ClassVar[Element]
-    """Element for `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
+    """Meaning of `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a glob; see `Dialect.compile`."""
@@ -52,7 +52,7 @@ class GlobDialect(Dialect):
         return regex.compile(literals.literal_regex(compiled.literal or b""), regex.DOTALL)
 
     def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
-        """Return the expressions of the elements; see `Dialect.expression`."""
+        """Return the expression of a glob; see `Dialect.expression`."""
         elements = self.elements(text)
         whole = seq(*(_element_expression(element) for element in elements)) if elements else _EMPTY
         # With an empty subject, the loop of stringmatchlen ends before it reads a star.
@@ -86,7 +86,7 @@ def parse(text: bytes, *, question: Element) -> list[Element]:
 
     Args:
         text: text of the glob.
-        question: element that `?` stands for: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
+        question: meaning of `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
     """
     elements: list[Element] = []
     at = 0
@@ -110,7 +110,10 @@ def parse(text: bytes, *, question: Element) -> list[Element]:
 
 
 def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
-    """Return the bytes of a class and the position behind the class. A class without `]` ends with the pattern."""
+    """Parse a class such as `[a-c]`.
+
+    Return its bytes and the position behind it. A class without `]` ends with the pattern.
+    """
     negated = text[at : at + 1] == b"^"
     at += negated
     members: set[int] = set()
@@ -128,7 +131,10 @@ def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
 
 
 def _byte_range(first: int, last: int) -> Iterator[int]:
-    """Yield the bytes of a range. Redis compares signed bytes (decision 035), and accepts both orders."""
+    """Yield the bytes of a range.
+
+    As in Redis, bytes are signed numbers (decision 035), and the first may exceed the last.
+    """
     low, high = sorted((_signed(first), _signed(last)))
     return (value % 256 for value in range(low, high + 1))
 
@@ -160,9 +166,9 @@ def _literal(elements: list[Element]) -> bytes | None:
 def to_regex(elements: list[Element]) -> bytes:
     """Return the regex of a glob.
 
-    Between two stars, the earliest match of a segment is always sufficient. Therefore an atomic group keeps this
-    match, and sixty stars cost no more than one star. A segment with an optional byte has no fixed length, and its
-    match may backtrack.
+    A segment consists of the elements between two stars. Its earliest match is always sufficient. Therefore an atomic
+    group keeps this match, and a match with sixty stars takes no longer than with one star. A segment with an optional
+    byte has no fixed length, and its match may backtrack.
     """
     if elements and all(isinstance(element, Glob) for element in elements):
         # With an empty subject, the loop of stringmatchlen ends before it reads a star.
@@ -180,13 +186,13 @@ def to_regex(elements: list[Element]) -> bytes:
 
 
 def _segments(elements: list[Element]) -> list[list[Element]]:
-    """Split a glob at its stars, without optional bytes beside a star."""
     segments: list[list[Element]] = [[]]
     for element in elements:
         if element is Glob.STAR:
             segments.append([])
         else:
             segments[-1].append(element)
+    # Next to a star, an optional byte does not change the matches.
     for number, segment in enumerate(segments):
         while number > 0 and segment and segment[0] is Glob.MAYBE:
             del segment[0]
@@ -196,7 +202,6 @@ def _segments(elements: list[Element]) -> list[list[Element]]:
 
 
 def _segment_regex(segment: list[Element]) -> bytes:
-    """Return the regex of elements, in runs that are short enough for the engine."""
     written = [_element_regex(element) for element in segment]
     return literals.join_runs(b"".join(run) for run in literals.split_runs(written))
 
@@ -215,7 +220,6 @@ def _element_regex(element: Element) -> bytes:
 
 
 def _ranges(members: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last byte of each run of adjacent bytes."""
     starts = sorted(byte for byte in members if byte - 1 not in members)
     ends = sorted(byte for byte in members if byte + 1 not in members)
     return zip(starts, ends, strict=True)
@@ -228,7 +232,7 @@ def _range_regex(low: int, high: int) -> bytes:
 
 
 def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
-    """Return at most `MAX_PREFIXES` prefixes. They come from bytes and small classes at the start of a glob."""
+    """Return at most `MAX_PREFIXES` prefixes of a glob. Literal bytes and small classes at its start determine them."""
     heads: list[bytes] = [b""]
     for element in elements:
         if not isinstance(element, frozenset) or not element:
@@ -245,17 +249,19 @@ def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
 
 
 def glob_of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:
-    """Return the glob that is nearest to a pattern of tokens. A star in a glob also matches separators.
+    """Return the glob that is nearest to a pattern of tokens.
+
+    It may match more subjects, because a star also matches separators.
 
     Args:
         words: tokens of the pattern.
         separator: text between two tokens.
-        may_be_empty: whether a token may be empty. If not, a wildcard for one token becomes `?*`.
+        may_be_empty: whether a token may be empty. If it is False, a wildcard for one token becomes `?*`, else `*`.
     """
     star = b"*" if may_be_empty else b"?*"
     written, glue = b"", b""
     for word in words:
-        if word is Wild.ANY:  # This wildcard also matches zero tokens, without a separator.
+        if word is Wild.ANY:  # This wildcard may match zero tokens. Then there is no separator either.
             written, glue = written + b"*", separator.encode() if written else b""
             continue
         if isinstance(word, Stem):

@@ -1,4 +1,4 @@
-"""KubeMQ channels: rules of NATS, and `foo*` for a token that begins with `foo`.
+"""KubeMQ channels. They have the wildcards of NATS, and `foo*` for a token that begins with `foo`.
 
 Source: KubeMQ documentation, "Terminology: Channel". In its table, `foo*.>` matches `foo.bar` and `foo1.bar`.
 """
@@ -20,15 +20,15 @@ class Kubemq(TokenDialect):
     name = "kubemq"
 
     def check_pattern_text(self, text: str) -> None:
-        """Refuse all Unicode white space."""
+        """Refuse white space, including Unicode white space."""
         self._check_white_space(text, PatternError)
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Return the stem before a last `*`. Other wildcards inside a token are literals."""
+        """Return a `Stem` if the token ends with `*`. Other wildcard characters inside a token are literals."""
         return Stem(token[:-1].encode()) if token.endswith("*") else token.encode()
 
     def stem_text(self, text: str) -> str:
-        """Return the stem with `*`, which this dialect has."""
+        """Return the text with a `*`."""
         return text + "*"
 
     def check_subject(self, subject: str | bytes) -> None:

@@ -1,8 +1,8 @@
-"""Literals in a regex, cut into runs that are short enough for the engine. The module also checks lengths in bytes.
+"""Literals in a regex, cut into short runs. The module also checks lengths in bytes.
 
-At the first match, the `regex` package builds search tables for each literal. This takes cubic time, one second for
-1,500 characters, and the time limit for a match does not stop it. Therefore oz writes `BREAK` between the runs of a
-literal. See docs/decisions/011-long-literals.md.
+At the first match, the `regex` package builds search tables for each literal. The tables take cubic time: one second
+for 1,500 characters. The time limit of a match does not apply to the tables. Therefore oz cuts a long literal into
+runs, and writes `BREAK` between them. See docs/decisions/011-long-literals.md.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import regex
 from oz.errors import PatternError, SubjectError
 
 RUN = 32
-"""Maximum number of characters in one literal of the engine."""
+"""Maximum number of characters in one run."""
 BREAK = "(?!(?!))"
-"""Assertion that always holds. The engine does not join the literals before and behind it."""
+"""Assertion that is always true. The engine does not join the literals before and behind this assertion."""
 
 _Item = TypeVar("_Item", str, bytes, list[bytes])
 
 
 def split_runs(items: _Item) -> Iterator[_Item]:
-    """Yield the runs of a sequence."""
+    """Split a sequence into runs of at most `RUN` items."""
     return (items[at : at + RUN] for at in range(0, len(items), RUN))
 
 
 def join_runs(runs: Iterable[bytes]) -> bytes:
-    """Return runs of bytes with breaks between them."""
+    """Join runs of bytes with `BREAK` between them."""
     return BREAK.encode().join(runs)
 
 
@@ -40,7 +40,10 @@ def literal_regex(text: AnyStr) -> AnyStr:
 
 
 def check_length(dialect: str, text: str, max_bytes: int, error: type[PatternError | SubjectError]) -> None:
-    """Raise `error` for text with more than `max_bytes` of UTF-8. The error names the first character beyond them."""
+    """Raise `error` if the UTF-8 of a text has more than `max_bytes` bytes.
+
+    The error names the first character beyond the limit.
+    """
     encoded = text.encode()
     if len(encoded) > max_bytes:
         position = len(encoded[:max_bytes].decode("utf-8", "ignore"))

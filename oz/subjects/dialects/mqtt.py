@@ -1,8 +1,8 @@
-"""MQTT topics: subjects are levels with `/` between them. A level may be empty.
+"""MQTT topics: levels with `/` between them. A level may be empty.
 
-Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; answers of a mosquitto server in
-tests/vectors; `mosquitto_validate_utf8` for invalid text. A shared subscription, `$share/group/filter` (MQTT 5,
-section 4.8.2), is not a topic filter. oz has queue groups instead.
+Sources: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; answers of a mosquitto server in
+tests/vectors; for invalid text, `mosquitto_validate_utf8`. The dialect refuses shared subscriptions,
+`$share/group/filter` (MQTT 5, section 4.8.2), because oz has queue groups instead.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SHARED = "$share/"
 MAX_BYTES = 65_535
 """Maximum size in bytes of a string, because its length field has two bytes (MQTT 3.1.1, section 1.5.3)."""
 
-# Control characters and Unicode noncharacters. MQTT 3.1.1, section 1.5.3, allows a server to refuse them, and
-# mosquitto does.
+# Control characters and Unicode noncharacters. MQTT 3.1.1, section 1.5.3, allows a server to refuse these characters,
+# and mosquitto refuses them.
 _FORBIDDEN = regex.compile(r"[\x00-\x1f\x7f-\x9f\p{Noncharacter_Code_Point}]")
 
 
@@ -45,7 +45,7 @@ _LEVEL = Repeat(chars_but(SEPARATOR), 0, None)
 
 
 def _levels(subject: bytes) -> list[bytes] | None:
-    # No filter matches the empty subject, which is not a topic name.
+    # The empty subject is not a topic name, and no filter matches it.
     return subject.split(b"/") if subject else None
 
 
@@ -54,7 +54,11 @@ def _is_reserved(subject: bytes) -> bool:
 
 
 class Mqtt(Dialect):
-    """Dialect with `+` for one level and a last `#` for zero or more. Neither matches a first level such as `$SYS`."""
+    """MQTT dialect.
+
+    `+` matches one level, and a last `#` matches zero or more levels. If the first level begins with `$`, no wildcard
+    matches it.
+    """
 
     name = "mqtt"
     form = Form.WORDS
@@ -64,7 +68,7 @@ class Mqtt(Dialect):
     spelling = MappingProxyType({Wild.ONE: "+", Wild.REST: "+/#", Wild.ANY: "#"})
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
-        """Parse the levels and join the prefix; see `Dialect.compile`."""
+        """Parse the levels and compute the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self._check_text(text, PatternError)
         self._check_not_shared(text)
@@ -150,9 +154,9 @@ def _not_dollar(excluded: str, rest: Expression) -> Expression:
 
 
 def to_regex(words: tuple[Token, ...]) -> str:
-    """Return the regex of levels. The regex does not backtrack, because each repeat is possessive.
+    """Return the regex for the levels of a filter. The regex does not backtrack, because each repeat is possessive.
 
-    The regex never matches the empty subject, which is not a topic name.
+    The regex does not match the empty subject, which is not a topic name.
     """
     written = [r"(?!\Z)" if isinstance(words[0], bytes) else r"(?!\Z|\$)"]
     literal: list[str] = []
@@ -172,7 +176,10 @@ def to_regex(words: tuple[Token, ...]) -> str:
 
 
 def prefix(words: tuple[Token, ...]) -> bytes:
-    """Return the levels before the first wildcard, with a last separator if each matching subject has it there."""
+    """Return the levels before the first wildcard.
+
+    A separator follows if each matching subject has a separator there.
+    """
     count = next(at for at, word in enumerate(words) if not isinstance(word, bytes))
     literal = [word for word in words[:count] if isinstance(word, bytes)]
     # `a/#` also matches `a`. Therefore its prefix has no separator. `/#` does not match the empty subject.

@@ -11,17 +11,19 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import TokenDialect
 
-# The documentation forbids white space, and IsValidSubject of nats-server names these five. A running server
-# (2.15.1, plain and pedantic) accepts a form feed nevertheless; see docs/subjects.md. A vertical tab is an
-# ordinary character.
+# The NATS documentation forbids white space. IsValidSubject of nats-server refuses these five characters, and allows a
+# vertical tab. A running server (2.15.1, plain and pedantic) accepts a form feed nevertheless; see docs/subjects.md.
 WHITE_SPACE = frozenset(" \t\n\r\f")
 
 _is_ordinary = re.compile(r"(?:[^ \t\n\r\f.*>]++\.)*+[^ \t\n\r\f.*>]++").fullmatch
-"""Match a subject without white space, `*`, `>` and empty tokens: a quick check for most subjects."""
+"""Match a subject without white space, `*`, `>` and empty tokens. This check is fast, and most subjects pass it."""
 
 
 class Nats(TokenDialect):
-    """Dialect with `*` for one token and a last `>` for one or more. Both are literals inside a longer token."""
+    """NATS dialect.
+
+    `*` matches one token, and a last `>` one or more tokens. Inside a longer token, both are literals.
+    """
 
     name = "nats"
 

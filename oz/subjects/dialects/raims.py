@@ -1,4 +1,6 @@
-"""Rai MS subjects. Plain subscriptions and two kinds of pattern subscriptions are separate dialects.
+"""Rai MS subjects.
+
+There is one dialect for plain subscriptions, and one for each of the two kinds of pattern subscriptions.
 
 Source: Rai MS, "Subject Schema".
 """
@@ -33,7 +35,7 @@ class RaimsSub(Dialect):
         return regex.compile(literals.literal_regex(compiled.literal or b""))
 
     def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
-        """Return the literal; see `Dialect.expression`."""
+        """Return the expression of a literal; see `Dialect.expression`."""
         return Text(compiled.literal or b"")
 
 
@@ -53,7 +55,7 @@ class RaimsRv(TokenDialect):
 
 
 class RaimsGlob(GlobDialect):
-    """Dialect of pattern subscriptions in Redis style. In contrast to Redis, `?` matches zero bytes or one byte."""
+    """Dialect of pattern subscriptions in Redis style. Unlike in Redis, `?` matches zero bytes or one byte."""
 
     name = "raims.glob"
     question = Glob.MAYBE

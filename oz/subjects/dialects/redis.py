@@ -1,4 +1,4 @@
-"""Redis channel patterns, as PSUBSCRIBE reads them.
+"""Channel patterns of the Redis command PSUBSCRIBE.
 
 Source: Redis documentation, PSUBSCRIBE; Redis 7.0, util.c, stringmatchlen.
 """
@@ -9,7 +9,10 @@ from oz.subjects.dialects.globs import ANY_BYTE, GlobDialect
 
 
 class Redis(GlobDialect):
-    """Dialect of globs with `*` for any bytes, `?` for one byte, `[..]`, `[^..]`, ranges, and backslash as escape."""
+    """Redis dialect.
+
+    `*` matches any bytes, `?` one byte, `[..]` and `[^..]` one byte of a class. A backslash escapes.
+    """
 
     name = "redis"
     question = ANY_BYTE

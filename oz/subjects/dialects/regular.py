@@ -2,26 +2,24 @@ r"""Dialect of regular expressions, with the syntax of the `regex` package.
 
 Source: OZ, "Publish/Subscribe": "a prefix (the non-wildcarded portion of the subject) … and a regex".
 
-Theory of operation. A pattern matches the whole subject. oz rewrites it in two ways before the `regex` package,
-the engine, compiles it:
+Theory of operation. A pattern matches the whole subject. The `regex` package, called the engine below, compiles the
+pattern. Before that, oz makes two changes:
 
-- `$` becomes `\Z`. In oz `$` is the end of the subject, but in Python it also matches before a last newline.
-- A long literal is cut into runs by `BREAK`, because the engine builds search tables in cubic time (decision
-  011).
+- `$` becomes `\Z`. In oz, `$` matches only at the end of the subject. In Python, `$` also matches before a last
+  newline.
+- `BREAK` is inserted into long literals, because the engine builds search tables for each literal in cubic time
+  (decision 011).
 
-The text alone does not show which `$` is an anchor. A `$` may also be part of a class, an escape or a comment. Under
-`(?m)` it means the end of a line. The text also does not show where the items of a sequence begin: only there a break
-is allowed.
-Therefore oz runs the engine's parser with a `Source` that records these positions (`_recording_source`).
+Only a parser can find the positions of these changes. A `$` may be an anchor, or part of a class, an escape or a
+comment. Under `(?m)` it means the end of a line. A break is allowed only where an item of a sequence begins. Therefore
+oz runs the engine's parser with a `Source` that records the positions (`_recording_source`). The parser is private and
+may change. Therefore oz parses the rewritten text again and compares it with the original. For this comparison,
+`outline` lists the contents of a parse tree without positions and breaks. If the outlines differ, oz refuses the
+pattern.
 
-The parser is private. Therefore the rewritten text is parsed again and compared with the original.
-For this comparison, `outline` lists the facts of a parse tree without positions and breaks. If the outlines differ, oz
-refuses the pattern.
-
-A regex can also be too large: `a{200000}` is short, but the engine writes each repeat out. The weight of a
-regex estimates the nodes that the engine creates, and has a limit. See
-docs/decisions/002-prefix-from-the-engines-parse-tree.md for the parse tree, and
-docs/decisions/011-long-literals.md for the runs.
+A short regex can be expensive: for `a{200000}`, the engine creates a node for each copy. The weight of a regex is the
+estimated number of nodes that the engine creates. oz refuses a regex with too much weight. See
+docs/decisions/002-prefix-from-the-engines-parse-tree.md and docs/decisions/011-long-literals.md.
 """
 
 from __future__ import annotations
@@ -44,24 +42,24 @@ from oz.subjects.regexes import read_regex, regex_text
 MAX_TEXT = 100_000
 """Maximum length of a regex in characters. The worst regex of this length compiles in two seconds."""
 MAX_WEIGHT = 200_000
-"""Maximum weight of a regex: the number of nodes of the compiled regex, with each repeat written out."""
+"""Maximum weight of a regex: the number of nodes of the compiled regex. A repeat counts with all its copies."""
 SHORT_LITERAL = 2 * RUN
-"""Maximum length in characters of a literal that needs no break. A regex of this length needs no parser either, if it
-has no `$` and no `{`."""
+"""Maximum length in characters of a literal without a break. If a regex is not longer, and has no `$` and no `{`, the
+parser is not called."""
 MAX_LITERAL = 256
-"""Maximum length of a literal without a possible break: its search tables take 5 ms."""
+"""Maximum length in characters of a literal in which no break is possible. Its search tables take 5 ms."""
 
 
 def rewrite_for_engine(
     text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
 ) -> tuple[str, int]:
-    r"""Return the text of a regex with `\Z` for each anchor `$` and with breaks in long literals, and its weight.
+    r"""Return the rewritten text of a regex, and the weight of the regex.
 
     Args:
         text: text of the regex.
         flags: flags of the `regex` package, such as `regex.I`.
         named_lists: words for each `\L<name>`.
-        max_weight: maximum weight: the number of nodes, with each repeat written out.
+        max_weight: maximum weight of the regex.
 
     Raises:
         regex.error: the text is not a regex.
@@ -101,12 +99,11 @@ def rewrite_for_engine(
 
 
 def _estimate_weight(text: str) -> int:
-    """Return the estimated weight of a short regex: 1, and 1 for each special character."""
+    """Return the estimated weight of a short regex: 1 plus the number of special characters."""
     return 1 + sum(not char.isalnum() for char in text)
 
 
 def _weight_if_short(text: str, flags: int) -> int | None:
-    """Return the weight of a regex; None if a literal is so long that it needs a break."""
     tree, info, _ = parse_tree(text, flags)
     measures = measure(pack_tree(tree, info), info)
     return measures.weight if measures.longest <= SHORT_LITERAL else None
@@ -114,7 +111,10 @@ def _weight_if_short(text: str, flags: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _ParseResult:
-    """Result of the parser: the positions of anchors `$`, the positions of items, the outline and the measures."""
+    """Result of the parser.
+
+    `dollars` holds the positions of the anchors `$`, and `starts` the positions of the items.
+    """
 
     dollars: set[int]
     starts: list[int]
@@ -126,13 +126,17 @@ def _read(
     text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool
 ) -> _ParseResult:
     tree, info, source = parse_tree(text, flags, _recording_source(), named_lists)
-    facts = outline(tree, dollar_is_end=dollar_is_end)  # Before `pack_tree`, which changes the tree.
+    # This call is first, because `pack_tree` changes the tree.
+    facts = outline(tree, dollar_is_end=dollar_is_end)
     return _ParseResult(source.dollars, sorted(source.starts), facts, measure(pack_tree(tree, info), info))
 
 
 def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
-    """Yield lists of positions for breaks. The last list is empty if the literals may stay whole."""
-    # A break before each RUN-th item bounds each literal, however the engine joins items.
+    """Yield lists of positions for breaks, to be tried in this order.
+
+    The empty list is the last, if no literal is too long.
+    """
+    # The engine joins items to literals. With a break before each RUN-th item, no literal has more than RUN items.
     breaks = before.starts[RUN::RUN]
     if before.measures.longest > SHORT_LITERAL and before.measures.is_literal and breaks:
         yield breaks
@@ -143,7 +147,7 @@ def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
 def _has_same_meaning(
     changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _ParseResult
 ) -> bool:
-    """Return whether the rewritten text has no anchor `$` left, and otherwise parses as the original does."""
+    r"""Return whether the rewritten text parses as the original with `\Z` in place of each anchor `$`."""
     try:
         after = _read(changed, flags, named_lists, dollar_is_end=False)
     except Exception:  # A private parser may raise any error, also regex.error.
@@ -163,10 +167,10 @@ def _short_repr(text: str) -> str:
 
 
 def _recording_source() -> Any:
-    """Return a `Source` class that records the positions of items and of anchors `$`.
+    """Return a `Source` class that records the positions of the items and of the anchors `$`.
 
-    It records only characters that `parse_sequence` reads. Other functions of the parser read classes, escapes and
-    comments, or read ahead.
+    An instance records only characters that `parse_sequence` reads. Classes, escapes and comments are read by other
+    functions of the parser.
     """
     sequence_code = core.parse_sequence.__code__
 
@@ -192,13 +196,13 @@ def _recording_source() -> Any:
     return RecordingSource
 
 
-# Attributes of positions in the text, and attributes that follow from others.
+# Attributes that an outline leaves out: positions in the text, and values that follow from other attributes.
 _PLACES = frozenset({"_key", "info", "position", "call_ref"})
 _ENDS = {"EndOfStringLine": "EndOfString", "EndOfStringLineU": "EndOfString"}
 
 
 def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
-    r"""Return the facts of a parse tree without positions and without breaks, for a comparison of two trees.
+    r"""Return the contents of a parse tree as a list, for a comparison. Positions and breaks are left out.
 
     Args:
         tree: parse tree, before `pack_tree`.
@@ -206,7 +210,7 @@ def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
     """
     facts: list[Any] = []
     waiting: list[Any] = [tree]
-    while waiting:  # Without recursion, because trees may be deep.
+    while waiting:  # This is a loop, because a tree may be too deep for recursion.
         node = waiting.pop()
         if isinstance(node, list | tuple):
             items = [item for item in node if not _is_break(item)]
@@ -227,7 +231,7 @@ def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
 
 
 def _is_break(node: Any) -> bool:
-    """Return whether a node is `BREAK`: a negative look-ahead for a negative look-ahead for nothing."""
+    """Return whether a node is `BREAK`: a negative look-ahead that contains only an empty negative look-ahead."""
     inner = _forbidden(node)
     return inner is not None and len(inner) == 1 and _forbidden(inner[0]) == []
 
@@ -240,7 +244,7 @@ def _forbidden(node: Any) -> list[Any] | None:
 
 
 def pack_tree(tree: Any, info: Any) -> Any:
-    """Join the characters of a tree to strings in place, as the engine does before it compiles."""
+    """Join adjacent characters of a tree to strings, as the engine does before it compiles. This changes the tree."""
     if not info.flags & (core.ASCII | core.LOCALE | core.UNICODE):
         info.flags |= core.UNICODE
     return tree.optimise(info, bool(info.flags & core.REVERSE)).pack_characters(info)
@@ -248,13 +252,13 @@ def pack_tree(tree: Any, info: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Cost of a packed tree for the engine.
+    """Cost of a tree for the engine, after `pack_tree`.
 
     Attributes:
-        weight: number of nodes that the engine creates. For a repeat the engine writes out the minimum number of copies
-            and one more. A group that is called in another direction or from a fuzzy part is copied for each call.
-        longest: length in characters of the longest literal with search tables. Literals of fuzzy parts have no tables.
-        is_literal: whether each literal matches only itself. This is false with fuzzy matching, and with full
+        weight: estimated number of nodes that the engine creates. A repeat with a minimum of n counts as n + 1 copies
+            of its contents. A group that is called in another direction or from a fuzzy part is copied for each call.
+        longest: length in characters of the longest literal that gets search tables. Literals in fuzzy parts get none.
+        is_literal: whether each literal matches only its own text. False with fuzzy matching, and with full
             case-folding, in which `ß` matches `ss`.
     """
 
@@ -277,7 +281,7 @@ def measure(tree: Any, info: Any) -> Measures:
 
 
 def _exact_nodes(tree: Any) -> Iterator[Any]:
-    """Yield all nodes of a tree, but only the top node of each fuzzy part."""
+    """Yield all nodes of a tree. Of a fuzzy part, yield only the top node."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -304,12 +308,13 @@ def _children(node: Any) -> list[Any]:
     return found
 
 
-# These flags have the same number in both packages. The numbers of re.A and re.DEBUG are V1 and A in regex.
+# These flags have the same number in `re` and `regex`. The number of re.A is V1 in `regex`, and the number of re.DEBUG
+# is A.
 _SHARED_FLAGS = int(regex.I | regex.L | regex.M | regex.S | regex.U | regex.X)
 
 
 def flags_of(pattern: re.Pattern[str] | regex.Pattern[str]) -> int:
-    """Return the flags of a compiled pattern with the numbers of `regex`."""
+    """Return the flags of a compiled regex as flags of the `regex` package."""
     if isinstance(pattern, regex.Pattern):
         return pattern.flags
     return (pattern.flags & _SHARED_FLAGS) | (int(regex.A) if pattern.flags & re.A else 0)
@@ -334,7 +339,7 @@ class Regular(Dialect):
         return read_regex(text, compiled.regex.flags)
 
     def literal_text(self, text: bytes) -> str:
-        """Return text with escapes, as a regex that matches only the text."""
+        """Return a regex that matches only this text."""
         return regex_text(Text(text)).removeprefix("(?s)")
 
     def compile_flags(
@@ -345,13 +350,13 @@ class Regular(Dialect):
         *,
         max_weight: int = MAX_WEIGHT,
     ) -> CompiledPattern:
-        r"""Compile a regex with flags of `regex`. Some flags of `re` have other numbers.
+        r"""Compile a regex with flags of the `regex` package. Some flags of `re` have other numbers.
 
         Args:
             text: text of the regex.
             flags: flags of the `regex` package, such as `regex.I`.
             named_lists: words for each `\L<name>`.
-            max_weight: maximum number of nodes, with each repeat written out.
+            max_weight: maximum number of nodes of the compiled regex. A repeat counts with all its copies.
 
         Raises:
             PatternError: the `regex` package refuses the text, or `rewrite_for_engine` refuses it.
@@ -385,9 +390,9 @@ class Regular(Dialect):
             raise PatternError(self.name, text, 0, str(error)) from None
 
     def _refuse_unbounded_lookbehind(self, text: str, flags: int) -> None:
-        """Refuse a look-behind of variable width, which `re`, POSIX and Java do not have (decision 035).
+        """Refuse a look-behind of variable width. Python's `re`, POSIX and Java do not have it (decision 035).
 
-        A pattern must have the same meaning in a Spark query, which uses Java.
+        Java matters because Spark queries match the same pattern with Java's regexes.
         """
         if "(?<=" not in text and "(?<!" not in text:
             return

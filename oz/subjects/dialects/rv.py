@@ -1,6 +1,6 @@
-"""TIBCO Rendezvous subjects, as its Adapter SDK describes them.
+"""TIBCO Rendezvous subjects, as described in the TIBCO Adapter SDK.
 
-Source: TIBCO Adapter SDK, chapter 8, "Subject Names"; TIBCO Rendezvous Concepts.
+Sources: TIBCO Adapter SDK, chapter 8, "Subject Names"; TIBCO Rendezvous Concepts.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import SEPARATOR, TokenDialect
 
-# The source says "characters", when each was one byte. For a subject, which is sent, oz counts bytes. For a
-# pattern it counts characters (docs/decisions/035-rulings-of-the-dialects.md).
+# The sources state these limits in characters, and at that time a character was one byte. For a subject, which is sent,
+# the limits count bytes. For a pattern, they count characters (docs/decisions/035-rulings-of-the-dialects.md).
 MAX_SUBJECT = 255
 MAX_ELEMENT = 252
 FREE_RESERVED = frozenset({"_INBOX", "_LOCAL"})
 
 
 class Rv(TokenDialect):
-    """Dialect with the wildcards of nats. A misplaced wildcard is an error, or a literal in lenient mode."""
+    """Rendezvous dialect, with the wildcards of nats.
+
+    A misplaced wildcard is an error, or a literal if `lenient` is True.
+    """
 
     name = "rv"
 
@@ -26,7 +29,7 @@ class Rv(TokenDialect):
         self._check_lengths(text, text, PatternError)
 
     def parse(self, text: str, *, lenient: bool = False) -> tuple[Token, ...]:
-        """Return the tokens of a pattern. With `lenient`, a misplaced wildcard makes all tokens literal.
+        """Return the tokens of a pattern. If `lenient` is True, a misplaced wildcard makes all tokens literal.
 
         Source: TIBCO Adapter SDK, table 37: "interprets this as a specific subject name".
         """
@@ -52,7 +55,7 @@ class Rv(TokenDialect):
             raise SubjectError(self.name, subject, 0, rule)
 
     def subject_advice(self, subject: str | bytes) -> str | None:
-        """Return a warning for a wildcard. Rendezvous sends such a subject, with "unexpected behavior"."""
+        """Return a warning for a subject with a wildcard. Rendezvous allows it, but warns of "unexpected behavior"."""
         assert isinstance(subject, str)
         if any(part in ("*", ">") for part in subject.split(SEPARATOR)):
             return f"rv subject {subject!r} contains a wildcard; it is sent as an ordinary subject"
@@ -74,12 +77,11 @@ class Rv(TokenDialect):
 
 
 def _position_of(counted: str | bytes, index: int) -> int:
-    """Return the index of a character in the text. `index` is its index in `counted`: the text, or the text's UTF-8."""
+    """Convert an index in `counted` to an index in the text. `counted` is the text or its UTF-8."""
     return index if isinstance(counted, str) else len(counted[:index].decode("utf-8", "ignore"))
 
 
 def _misplaced(text: str) -> bool:
-    """Return whether a pattern has a misplaced wildcard."""
     *early, last = text.split(SEPARATOR)
     partial = any(len(part) > 1 and ("*" in part or ">" in part) for part in (*early, last))
     return partial or ">" in early

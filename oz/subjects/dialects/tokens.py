@@ -1,7 +1,7 @@
-"""Parser, regex and prefix of patterns with non-empty tokens between dots: the base of several dialects.
+"""Base of the dialects whose patterns are non-empty tokens with dots between them.
 
-Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects have different rules for invalid
-text and for a wildcard character inside a longer token.
+Sources: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in their rules for invalid
+text, and for a wildcard character inside a longer token.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TokenDialect(Dialect):
     spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: ">", Wild.ANY: ">"})
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
-        """Parse the tokens and join the prefix; see `Dialect.compile`."""
+        """Parse the tokens and compute the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self.check_pattern_text(text)
         tokens = self.parse(text, lenient=lenient)
@@ -64,7 +64,7 @@ class TokenDialect(Dialect):
         return regex.compile(to_regex(compiled.tokens))
 
     def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
-        """Return the expressions of the tokens, joined by dots; see `Dialect.expression`."""
+        """Return the expression of a pattern; see `Dialect.expression`."""
         return joined([_token_expression(token) for token in compiled.tokens or ()], _DOT)
 
     def check_pattern_text(self, text: str) -> None:
@@ -72,7 +72,7 @@ class TokenDialect(Dialect):
 
     @abstractmethod
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Return the token for text that contains a wildcard character and further characters.
+        """Return the token for a text that contains a wildcard character and other characters.
 
         Raises:
             PatternError: the dialect does not allow the token.
@@ -131,9 +131,9 @@ def _token_expression(token: Token) -> Expression:
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:
-    """Return the regex of tokens. The regex does not backtrack, because each repeat is possessive.
+    """Return the regex for the tokens of a pattern. The regex does not backtrack, because each repeat is possessive.
 
-    The literals between two wildcards are joined first, because `literal_regex` cuts them into runs.
+    The literals between two wildcards are joined before `literal_regex` cuts them into runs.
     """
     written: list[str] = []
     literal: list[str] = []
@@ -159,7 +159,11 @@ def _token_parts(token: Token) -> tuple[str, str]:
 
 
 def prefix(tokens: tuple[Token, ...]) -> bytes:
-    """Return the tokens before the first wildcard, and the separator behind these tokens."""
+    """Return the tokens before the first wildcard.
+
+    A separator follows the tokens, because a wildcard matches at least one token. If the wildcard is a stem, its text
+    follows the separator.
+    """
     literal: list[bytes] = []
     for token in tokens:
         if isinstance(token, bytes):

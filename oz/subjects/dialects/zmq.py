@@ -1,4 +1,4 @@
-"""Plain prefixes, as in the filter of ZeroMQ.
+"""Plain prefixes, as in a ZeroMQ subscription.
 
 Source: zmq_setsockopt(3), ZMQ_SUBSCRIBE.
 """

@@ -1,4 +1,7 @@
-"""Globs, regexes and plain prefixes, in buckets by prefix. The patterns of a bucket are matched one by one."""
+"""Buckets of patterns with the same prefix, for globs, regexes and plain prefixes.
+
+A search matches the patterns of a bucket one by one.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,25 @@ from oz.errors import PatternTimeout
 from oz.subjects.index.words import Entry, Leaf, add_entry, remove_entry
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 
-# A bucket with one entry is the entry itself, to save memory. Otherwise each pattern has one leaf, so that it
-# is matched once.
+# To save memory, a bucket with one entry is the entry itself. Otherwise it is a dict, in which each pattern has one
+# leaf, so that a search matches each pattern only one time.
 _Bucket = Entry | dict[Pattern, Leaf]
 Match = Callable[[Pattern, Leaf, Any], bool]
-"""Function that returns whether a pattern matches. Its arguments are the pattern, the pattern's leaf (its values in the
-index), and a subject as text or bytes."""
+"""Function that returns whether a pattern matches. Its arguments are the pattern, the leaf with the pattern's values,
+and a subject as text or bytes."""
 
 STRIKES = 10
-"""Number of timeouts in a row after which a pattern is skipped for most subjects."""
+"""Number of timeouts in a row after which the index skips a pattern for most subjects."""
 RETRY = 50
-"""After `STRIKES` timeouts, a pattern is matched only with each 50th subject: it must not stall the index."""
+"""After `STRIKES` timeouts, a pattern is matched only with each 50th subject, so that it does not stall the index."""
 
 
 class PrefixBuckets:
     """Buckets of patterns, one for each distinct prefix.
 
     Attributes:
-        match: function that returns whether a pattern matches a subject, or raises PatternTimeout. With None, each
-            match is limited to `TIME_LIMIT` seconds.
+        match: function that returns whether a pattern matches a subject, or raises PatternTimeout. If it is None, each
+            match has a time limit of `TIME_LIMIT` seconds.
     """
 
     __slots__ = ("_buckets", "_lengths", "_strikes", "match")
@@ -39,7 +42,6 @@ class PrefixBuckets:
         self._strikes: dict[Pattern, int] = {}
 
     def __bool__(self) -> bool:
-        """Return whether the buckets contain a pattern."""
         return bool(self._buckets)
 
     def add(self, pattern: Pattern, entry: Entry) -> bool:
@@ -81,17 +83,19 @@ class PrefixBuckets:
 
         Args:
             subject: subject as bytes.
-            text: subject as text; None if the subject is not UTF-8. Patterns of text dialects do not match then.
+            text: subject as text. None if the subject is not UTF-8; then no pattern of a text dialect matches.
             found: list to which the leaves are appended.
 
         Returns:
-            The patterns whose match timed out, or was skipped after too many timeouts.
+            The patterns whose match timed out, and the patterns that were skipped after too many timeouts.
         """
         match = self.match or self._matches
         timed_out: list[Pattern] = []
         for length in self._lengths:
             if length > len(subject):
-                continue  # The slice would be shorter, and find the bucket of a shorter prefix again.
+                # The slice would be shorter than this length, and would find the bucket of a shorter prefix a second
+                # time.
+                continue
             bucket = self._buckets.get(subject[:length])
             if bucket is None:
                 continue
@@ -108,7 +112,7 @@ class PrefixBuckets:
         """Return whether a pattern matches, and count its timeouts.
 
         Raises:
-            PatternTimeout: the match timed out, or was skipped after too many timeouts.
+            PatternTimeout: the match timed out, or the pattern was skipped after too many timeouts.
         """
         if pattern not in self._strikes:
             try:

@@ -1,17 +1,19 @@
-"""`PatternIndex`: the values of all patterns that match a subject, with a cache of results.
+"""`PatternIndex` finds the values of all patterns that match a subject. It caches the results.
 
 Theory of operation. The index has three parts, and a pattern is in one of them:
 
-- A literal is in a dict by its subject. One lookup finds all matching literals.
-- A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py). A search takes one lookup for each shape.
-  Dialects that split subjects by different rules have different tables.
+- A literal is in a dict, under its subject. One lookup finds all matching literals.
+- A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py). A search in a table takes one lookup for each
+  shape. There is one table for each rule by which dialects split subjects.
 - A glob, a regex or a plain prefix is in a bucket for each of its prefixes (buckets.py). The patterns of a bucket are
   matched one by one.
 
-Publishers repeat their subjects, so the index caches the result for each subject. A pattern
-with wildcards that is added or removed clears the cache; a literal drops only the result of its subject.
-Matches can time out. The result then names the patterns, and `match` raises PatternTimeout, because the
-index cannot know whether they match.
+Publishers repeat their subjects, so the index caches the result for each subject. When a pattern with wildcards is
+added or removed, the index clears the cache. When a literal is added or removed, the index drops only the result for
+its subject.
+
+The match of a pattern can time out. The index cannot know then whether the pattern matches. Therefore the result lists
+this pattern, and `match` raises PatternTimeout.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from oz.subjects.index.words import Leaf, WordTable, add_entry, entry_of, remove
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 
 if TYPE_CHECKING:
-    # An index without a type argument returns Any. The TypeVar of Python has defaults only since 3.13.
+    # The values of an index without a type argument have the type Any. Before Python 3.13, `typing.TypeVar` has no
+    # defaults.
     from typing_extensions import TypeVar
 
     Value = TypeVar("Value", bound=Hashable, default=Any)
@@ -42,18 +45,18 @@ _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
 _CLEANUP_STEPS = 4
-"""Number of keys that each change of the cache deletes from retired dicts."""
+"""Number of keys that `_empty_retired` deletes from retired dicts in one call."""
 
 
 class AnswerCache(Generic[_Key, _Answer]):
-    """Cache that keeps recently used answers, in two generations.
+    """Cache of recently used answers, in two generations.
 
-    Answers are added to a newer dict. When this dict is full, it becomes the older dict, and the previous older dict is
-    discarded. An answer in the older dict moves to the newer dict when it is used. One dict with a deletion for each
-    insertion would be slow, because Python steps over all deleted keys to find the first key of a dict.
+    The cache adds answers to a newer dict. When this dict is full, it becomes the older dict, and the previous older
+    dict is retired. When an answer in the older dict is used, it moves to the newer dict. The alternative, one dict
+    that drops its first key for each new key, would be slow: to find the first key, Python steps over all deleted keys.
 
-    Retired dicts are emptied a few keys at a time. Therefore an index clears its cache at once when a pattern is added,
-    even if many thousands of answers are cached.
+    A retired dict is emptied a few keys at a time. Therefore `clear` returns quickly, even if many thousands of answers
+    are cached.
     """
 
     __slots__ = ("_half", "_older", "_retired", "newer")
@@ -70,11 +73,10 @@ class AnswerCache(Generic[_Key, _Answer]):
         self.newer: dict[_Key, _Answer] = {}
 
     def __len__(self) -> int:
-        """Return the number of answers."""
         return len(self.newer) + len(self._older)
 
     def find(self, key: _Key) -> _Answer | None:
-        """Return the answer for a key that is not in `newer`; None if no answer is cached."""
+        """Return the answer for a key that is not in `newer`. Return None if no answer is cached."""
         if not self._older:
             return None
         answer = self._older.pop(key, None)
@@ -119,26 +121,27 @@ class AnswerCache(Generic[_Key, _Answer]):
 
 
 CACHE_SIZE = 65_536
-"""Default for the maximum number of subjects in the cache of an index."""
+"""By default, an index caches the results for at most this number of subjects."""
 
 
 class Matches(NamedTuple):
-    """Result of a search in an index for one subject."""
+    """Result of a search for the patterns that match a subject."""
 
     values: tuple[Any, ...]
     """Values of the matching patterns, in no particular order."""
     timed_out: tuple[Pattern, ...]
-    """Patterns whose match timed out. It is unknown whether they match."""
+    """Patterns whose match timed out, so that it is unknown whether they match."""
 
 
 _NOTHING = Matches((), ())
 
 
 class PatternIndex(Generic[Value]):
-    """Index of patterns of all dialects: returns the values of all patterns that match a subject.
+    """Index of patterns of all dialects. It returns the values of all patterns that match a subject.
 
-    `PatternIndex[str]()` has text as values. Each pair of pattern and value is kept once. A change takes effect
-    with the next subject, and its cost does not depend on the size of the index.
+    The values of a `PatternIndex[str]()` are texts. A pair of pattern and value that is added twice is kept only once.
+    An added or removed pattern takes effect with the next subject. The cost of a change does not depend on the size of
+    the index.
     """
 
     __slots__ = ("_buckets", "_cache", "_count", "_literals", "_tables")
@@ -157,13 +160,12 @@ class PatternIndex(Generic[Value]):
         self._count = 0
 
     def __len__(self) -> int:
-        """Return the number of pairs of pattern and value."""
         return self._count
 
     def _match_with(self, match: Match) -> None:
         """Set the function that matches globs and regexes.
 
-        The function may skip patterns. Therefore an index with such a function needs `cache_size=0`.
+        The function may skip patterns. Therefore an index with this function needs `cache_size=0`.
         """
         self._buckets.match = match
 
@@ -178,7 +180,7 @@ class PatternIndex(Generic[Value]):
 
         Args:
             pattern: compiled pattern of any dialect.
-            value: value that `match` returns for the pattern; None stands for the pattern itself.
+            value: value that `match` returns for the pattern. If it is None, `match` returns the pattern itself.
         """
         entry = entry_of(pattern, value)
         if pattern._compiled.literal is not None:
@@ -214,11 +216,11 @@ class PatternIndex(Generic[Value]):
         """Return the values of all patterns that match a subject, in no particular order.
 
         Args:
-            subject: text or bytes. A subject with bytes that are not UTF-8 matches no pattern of a text dialect.
-                Text represents such bytes by `surrogateescape`.
+            subject: text or bytes. Text represents bytes that are not UTF-8 by `surrogateescape`. A subject with these
+                bytes matches no pattern of a text dialect.
 
         Raises:
-            PatternTimeout: the match of a pattern timed out, and therefore the result is unknown.
+            PatternTimeout: the match of a pattern timed out, so that the result is unknown.
             SubjectError: the text has a lone surrogate that represents no byte.
         """
         found = self._cache.newer.get(subject)
@@ -229,7 +231,6 @@ class PatternIndex(Generic[Value]):
         return found[0]
 
     def _find(self, subject: str | bytes) -> Matches:
-        """Return the values of all matching patterns, and the patterns that timed out."""
         cache = self._cache
         found = cache.newer.get(subject)
         if found is None:
@@ -238,7 +239,7 @@ class PatternIndex(Generic[Value]):
                 try:
                     found = self._search(subject)
                 except UnicodeEncodeError:
-                    # Several texts stand for the same bytes. They share one entry in the cache, by the bytes.
+                    # Several texts can represent the same bytes. They share one cached result, whose key is the bytes.
                     return self._find(_surrogate_bytes(subject))
                 cache.put(subject, found)
         return found
@@ -258,7 +259,7 @@ class PatternIndex(Generic[Value]):
         timed_out = self._buckets.walk(subject, text, found) if self._buckets else ()
         if not found and not timed_out:
             return _NOTHING
-        # `Matches(…)` is a Python function and takes twice the time.
+        # The call `Matches(…)` runs a Python function and takes twice the time.
         return tuple.__new__(Matches, (values_of(found), timed_out))
 
     def _search_words(self, subject: bytes, found: list[Leaf]) -> None:
@@ -275,7 +276,6 @@ class PatternIndex(Generic[Value]):
         return table
 
     def _drop_answers(self, pattern: Pattern) -> None:
-        """Drop the cached results that an added or removed pattern may change."""
         if pattern._compiled.literal is None:
             self._cache.clear()
             return
@@ -286,7 +286,6 @@ class PatternIndex(Generic[Value]):
 
 
 def _surrogate_bytes(subject: Any) -> bytes:
-    """Return the bytes of text. Surrogates of `surrogateescape` become the bytes that they represent."""
     try:
         return bytes(subject.encode(errors="surrogateescape"))
     except UnicodeEncodeError as bad:

@@ -1,20 +1,21 @@
-"""Index of patterns of words, by their shape: one dict lookup for each shape.
+"""Index of patterns of words. A search takes one dict lookup for each shape of patterns.
 
-Theory of operation. The shape of a pattern is the positions of its literal words and the number of words that
-it matches. `a.*.c` and `x.*.z` have the same shape: three words, literals at 0 and 2. One dict holds all
-patterns of a shape, by their literal words. A lookup takes the subject's words at the positions of the
-shape, and finds the pattern in the dict. Therefore a search costs one dict access for each shape, and its cost does
-not depend on the number of patterns. Packet classifiers call this tuple space search (Srinivasan, Suri and
+Theory of operation. The shape of a pattern consists of the number of words that it matches and the positions of its
+literal words. `a.*.c` and `x.*.z` have the same shape: three words, with literals at positions 0 and 2. One dict holds
+all patterns of a shape. The key of a pattern is its literal words. A lookup takes the words of the subject at the
+positions of the shape, and finds the pattern under these words. Therefore the cost of a search depends on the number of
+shapes, and not on the number of patterns. Packet classifiers call this tuple space search (Srinivasan, Suri and
 Varghese, SIGCOMM 1999).
 
-Behind a wildcard for any number of words, positions count from the end, as negative indexes do. For each
-number of words, a plan lists the shapes that can match a subject with this number.
+Behind a wildcard for any number of words, positions are negative indexes, which count from the end. For each number of
+words, a plan lists the shapes that can match a subject with this number of words.
 
-Programs use few shapes. Patterns of shapes beyond `MAX_SHAPES` are in a trie, and so are patterns without a shape, such
-as `a.b*` of kubemq or a pattern with two `#` of amqp. A search in the trie visits one or more nodes for each word and
-stops early. Therefore it is as fast as a long list of lookups by shape.
+Programs use few shapes. If a table already has `MAX_SHAPES` shapes, it keeps the patterns of further shapes in a trie.
+The trie also holds patterns without a shape, such as `a.b*` of kubemq or a pattern with two `#` of amqp. A search in
+the trie visits one or more nodes for each word, and ends at the first word without a node. Therefore one trie is as
+fast as a long list of lookups by shape.
 
-`reserved` is the rule of mqtt for subjects such as `$SYS/load`: no wildcard matches their first word.
+The argument `reserved` implements a rule of mqtt: in a subject such as `$SYS/load`, no wildcard matches the first word.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from typing import Any, NamedTuple
 from oz.subjects.dialects.base import Stem, Token, Wild
 from oz.subjects.pattern import Pattern
 
-# Most patterns have one value, often the pattern itself. These forms of a leaf save memory for a million
-# patterns.
+# Most patterns have one value, which is often the pattern itself. A leaf without a dict saves memory if an index has a
+# million patterns.
 Entry = Pattern | tuple[Pattern, Hashable]
 """A pattern that is its own value, or a pair of pattern and value."""
 
 Leaf = Entry | dict[Entry, Any]
-"""All entries of one pattern: the entry itself if there is only one, else a dict from each entry to its value."""
+"""All entries of one pattern: a single entry, or a dict from each entry to its value."""
 
 
 def entry_of(pattern: Pattern, value: Hashable) -> Entry:
-    """Return the entry of a pattern and its value. None stands for the pattern itself."""
+    """Return the entry for a pattern and a value. If the value is None, the value is the pattern itself."""
     return pattern if value is None else (pattern, value)
 
 
@@ -94,18 +95,19 @@ def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-# A node is one dict. Literal words (bytes) are the keys of its children. Wildcards have these numbers as keys.
+# A node of the trie is a dict. A literal word (bytes) is the key of a child. The numbers below are the keys for
+# wildcards and ends.
 _END = 0
-"""Leaf of the patterns that end at this node."""
+"""Key of the leaf for the pattern that ends at this node."""
 _ONE = 1
-"""Child of the node that a wildcard for one word leads to."""
+"""Key of the child behind a wildcard for one word."""
 _REST = 2
-"""Leaf of the patterns that end behind this node with a wildcard for one or more words."""
+"""Key of the leaf for the pattern that continues from this node with a last wildcard for one or more words."""
 _STEMS = 3
-"""Children for stems (words such as `b*`): a dict from the length of a stem to a dict from the stem to its node."""
+"""Key of the children for stems, such as `b*`: a dict from the length of a stem to a dict from the stem to its node."""
 _ANY = 4
-"""Child that a wildcard for zero or more words leads to. A search that has reached this child keeps it for all later
-words."""
+"""Key of the child behind a wildcard for zero or more words. A search that has reached this child keeps it for all
+later words."""
 
 _Node = dict[Any, Any]
 
@@ -119,7 +121,6 @@ class WordTrie:
         self._root: _Node = {}
 
     def __bool__(self) -> bool:
-        """Return whether the trie contains a pattern."""
         return bool(self._root)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
@@ -144,7 +145,7 @@ class WordTrie:
         return True
 
     def _path(self, words: tuple[Token, ...], *, make: bool = False) -> list[tuple[_Node, Any]]:
-        """Return pairs on the path to a leaf: a dict, and its key for the next dict or for the leaf."""
+        """Return the path to a leaf as pairs of a dict and a key. The key leads to the next dict or to the leaf."""
         path: list[tuple[_Node, Any]] = []
         node = self._root
         for word in words:
@@ -156,15 +157,15 @@ class WordTrie:
         return [*path, (node, _END)]
 
     def walk(self, words: Sequence[bytes], found: list[Leaf], *, reserved: bool = False) -> None:
-        """Append the leaves of all matching patterns to `found`, each once.
+        """Append the leaf of each matching pattern to `found`, without duplicates.
 
-        Several paths may lead to a node behind `_ANY`. Therefore these nodes are kept in a dict by identity. To each
-        other node only one path leads.
+        Several paths may lead to a node behind `_ANY`. Therefore a dict with the identity as key holds these nodes.
+        Only one path leads to any node that is not behind `_ANY`.
 
         Args:
             words: words of the subject.
             found: list to which the leaves are appended.
-            reserved: whether wildcards do not match the first word.
+            reserved: True if no wildcard matches the first word.
         """
         nodes: list[_Node] = [self._root]
         staying: dict[int, _Node] = {}
@@ -186,7 +187,7 @@ class WordTrie:
 
 
 def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -> None:
-    """Append the children that match a word to `following`, and the leaf of the node for `_REST` to `found`."""
+    """Append the children that match a word to `following`. Append the leaf under `_REST` to `found`."""
     get = node.get
     if (leaf := get(_REST)) is not None:
         found.append(leaf)
@@ -196,27 +197,26 @@ def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -
         following.append(child)
     if (stems := get(_STEMS)) is not None:
         for length, children in stems.items():
-            # A shorter word has a shorter slice, which is none of these stems.
+            # If the word is shorter than the stems, the slice equals no stem.
             if (child := children.get(word[:length])) is not None:
                 following.append(child)
 
 
 def _add_staying(nodes: list[_Node], staying: dict[int, _Node]) -> None:
-    """Add the `_ANY` child of each node to `staying`. No word is read, because `_ANY` may match zero words."""
+    """Add the `_ANY` child of each node to `staying`. This step reads no word, because `_ANY` may match zero words."""
     for node in nodes:
         if (child := node.get(_ANY)) is not None:
             staying[id(child)] = child
 
 
 def _keys(word: Token) -> tuple[Any, ...]:
-    """Return the keys of a word in the trie."""
     if isinstance(word, Stem):
         return (_STEMS, len(word.text), word.text)
     return (_ONE if word is Wild.ONE else _ANY if word is Wild.ANY else word,)
 
 
 MAX_SHAPES = 32
-"""Maximum number of shapes in one table. A search with more lookups would be no faster than a trie."""
+"""Maximum number of shapes in one table. With more lookups, a search would be no faster than in a trie."""
 
 _Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
 
@@ -225,9 +225,9 @@ class Shape(NamedTuple):
     """Shape of patterns that differ only in their literal words."""
 
     places: tuple[int, ...]
-    """Positions of the literal words. After a wildcard for any number of words, positions count from the end."""
+    """Positions of the literal words. Behind a wildcard for any number of words, positions are negative indexes."""
     minimum: int
-    """Number of words in a matching subject; with `is_open`, the minimum number."""
+    """Number of words in a matching subject. If `is_open`, this is the minimum number."""
     is_open: bool
     """Whether a matching subject may have more than `minimum` words."""
     starts_wild: bool
@@ -235,7 +235,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(words: tuple[Token, ...]) -> Shape | None:
-    """Return the shape of a pattern; None if it has a stem, or two wildcards for any number of words."""
+    """Return the shape of a pattern. Return None if the pattern has a stem or two wildcards for any number of words."""
     places: list[int] = []
     open_at: int | None = None
     minimum = len(words)
@@ -251,7 +251,7 @@ def shape_of(words: tuple[Token, ...]) -> Shape | None:
 
 
 class WordTable:
-    """Patterns of the dialects that split subjects by the same rules."""
+    """Patterns of all dialects that split subjects by the same rules."""
 
     __slots__ = ("_longest", "_plans", "_shapes", "_trie")
 
@@ -262,13 +262,12 @@ class WordTable:
         self._longest = 0
 
     def __bool__(self) -> bool:
-        """Return whether the table contains a pattern."""
         return bool(self._shapes or self._trie)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
         """Add an entry of a pattern. Return whether the entry is new."""
         if self._trie and self._trie.holds(words, entry):
-            # The pattern has a shape, but was added to the trie when the table had too many shapes.
+            # The table had too many shapes when this pattern was added.
             return False
         shape = shape_of(words)
         if shape is None:
@@ -309,11 +308,11 @@ class WordTable:
 
     def _reset_plans(self) -> None:
         self._plans.clear()
-        # All subjects with this number of words, or more, have the same plan.
+        # All subjects with at least this number of words have the same plan.
         self._longest = 1 + max((shape.minimum for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:
-        """Return the lookups for subjects with `count` words, and keep this plan."""
+        """Create and keep the plan for subjects with `count` words."""
         plan: _Plan = [
             (_word_getter(shape.places), table.get)
             for shape, table in self._shapes.items()
@@ -325,7 +324,7 @@ class WordTable:
 
 
 def _word_getter(places: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Return the function that picks the literal words from the words of a subject or a pattern."""
+    """Return a function that picks the words at given positions."""
     return itemgetter(*places) if places else _no_words
 
 

@@ -1,22 +1,25 @@
 r"""Literal prefixes of a regex, from the parse tree of the `regex` package.
 
-Theory of operation. ZeroMQ sends a message if its first bytes equal a subscription. Therefore a regex needs a small set
-of byte prefixes, and each subject that `regex.fullmatch` accepts must begin with one of them. A prefix that is
-too short costs bandwidth, because the regex rejects the additional messages. A prefix that is too long loses
-messages. Therefore each step may shorten a prefix, but may lengthen it only by bytes that each match must have.
+Theory of operation. A ZeroMQ publisher sends a message if its first bytes equal a subscription. Therefore a regex needs
+a small set of byte prefixes, and each subject that `regex.fullmatch` accepts must begin with one of the prefixes. A
+prefix that is too short costs bandwidth: the publisher sends messages that the regex then rejects. A prefix that is too
+long loses messages. Therefore each step may shorten a prefix, but may lengthen it only by bytes that each match must
+have.
 
-1. `parse_tree` runs the parser of the engine that also matches the regex. A separate parser could disagree with the
-   engine about flags, escapes or extensions.
-2. `_HeadsReader` walks the tree and computes heads (heads.py): the possible beginnings of a match. It joins the heads
-   in a sequence, and collects the heads of branches. Look-arounds and anchors add no head, because they only forbid
-   matches.
-3. If the only head is exact, the regex may be a literal. The engine confirms this by a match.
-4. Open heads may be shorter than necessary: each match of `(\.\.+){3}` begins with six dots, but the head of a part of
-   variable length ends early. An automaton of the regex extends each head by the bytes that must follow.
+1. `parse_tree` runs the parser of the `regex` package, which is also the engine that matches the regex. A separate
+   parser could disagree with the engine about flags, escapes or extensions.
+2. `_HeadsReader` walks the tree and computes heads: the possible beginnings of a match (see heads.py). It joins the
+   heads of a sequence, and collects the heads of branches. Look-arounds and anchors add no head, because they only
+   forbid matches.
+3. If there is only one head, and this head is exact, the regex may be a literal. The regex is a literal if the engine
+   matches the head.
+4. Open heads may be shorter than necessary, because the head of a part with variable length ends early. For example,
+   each match of `(\.\.+){3}` begins with six dots, but the head has fewer. An automaton of the regex extends each head
+   by the bytes that must follow.
 
-The parser is private and may change with each release. So the reader has a list of known classes with their
-attributes. An unknown class, an unknown attribute, an error of the parser or a missing parser yields the empty
-prefix, which is always sound. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
+The parser is private and may change with each release. Therefore the reader has a list of known node classes with their
+attributes. If a class or an attribute is unknown, or if the parser fails or is missing, the prefix is empty. The empty
+prefix loses no messages. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
 """
 
 from __future__ import annotations
@@ -44,9 +47,11 @@ from oz.subjects.prefixes.heads import (
 )
 
 MAX_MEMBERS = 256
-"""Maximum number of characters in a class whose characters become heads. A larger class has an open head."""
+"""Maximum number of characters in a character class that gets one head for each character. A larger class gets an open
+head."""
 MAX_STATES = 4_096
-"""Maximum number of states in the automaton that extends heads. Above it, heads are not extended."""
+"""Maximum number of states in the automaton that extends heads. If the automaton needs more states, heads are not
+extended."""
 TIMEOUT = 0.05
 """Time limit in seconds for the match that confirms a literal."""
 
@@ -54,7 +59,7 @@ core: Any
 try:
     core = import_module("regex._regex_core")
     _all_cases: Callable[[int, int], list[int]] = import_module("regex._regex").get_all_cases
-except Exception:  # Without the private modules, all regexes have the empty prefix.
+except Exception:  # If the private modules cannot be imported, all regexes have the empty prefix.
     core = None
 
 
@@ -63,9 +68,9 @@ class Prefixes:
     """Prefixes of the subjects that a regex matches.
 
     Attributes:
-        heads: sorted prefixes. Each matching subject begins with one of them, and none is a prefix of another.
-            `(b"",)` stands for all subjects.
-        literal: only matching subject; None if several match, or if it is unknown.
+        heads: sorted prefixes. Each matching subject begins with one of the prefixes. No prefix begins with another
+            prefix. `(b"",)` means that a matching subject may have any beginning.
+        literal: the subject, if the regex is known to match exactly one subject; else None.
     """
 
     heads: tuple[bytes, ...]
@@ -85,7 +90,7 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
     """
     try:
         tree, info, _ = parse_tree(text, flags)
-        if info.flags & core.REVERSE:  # The engine matches such a tree from its end.
+        if info.flags & core.REVERSE:  # The engine matches this tree from its end.
             return EVERYTHING
         reader = _HeadsReader(info, max(1, limit))
         found = reader.read(tree)
@@ -100,7 +105,7 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
 def parse_tree(
     text: str, flags: int, source_type: Any = None, named_lists: Mapping[str, Any] | None = None
 ) -> tuple[Any, Any, Any]:
-    """Parse a regex as `regex.compile` does, up to the tree before its optimisation.
+    """Parse a regex as `regex.compile` does. Stop before the engine optimises the tree.
 
     Returns:
         The parse tree, the `Info` object of the parser, and its `Source` object, an instance of `source_type`.
@@ -114,8 +119,9 @@ def parse_tree(
     if core.DEFAULT_VERSION != regex.DEFAULT_VERSION:
         regex.compile(
             "", cache_pattern=False
-        )  # The parser reads a changed default only in an uncached compilation.
-    for _ in range(16):  # Each global flag in the text needs another pass; there are fewer than 16 flags.
+        )  # The parser updates its default version only in a compilation that is not cached.
+    # Each global flag in the text makes another pass necessary. There are fewer than 16 flags.
+    for _ in range(16):
         source = (source_type or core.Source)(text)
         info = core.Info(flags, source.char_type, _AnyNamedList(named_lists or {}))
         info.guess_encoding = core.UNICODE
@@ -134,7 +140,7 @@ def parse_tree(
 
 
 class _AnyNamedList(dict[str, tuple[str, ...]]):
-    r"""Named lists for `\L<name>`. A name without a list counts as a name with an empty list."""
+    r"""Named lists for `\L<name>`. An unknown name has an empty list."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -144,11 +150,11 @@ class _AnyNamedList(dict[str, tuple[str, ...]]):
 
 
 def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
-    """Return the only head if it is exact and the engine matches it: no look-around or anchor forbids this match."""
+    """Return the head if it is the only head, it is exact, and the engine matches it; else None."""
     ((head, exact), *more) = heads
     subject = head.decode() if exact and not more else None
     if subject is None or ("$" in text and subject[-1:].isspace()):
-        return None  # The `$` of the engine also matches before a last newline, and the `$` of oz does not.
+        return None  # In the engine, `$` also matches before a last newline. In oz it does not.
     try:
         matched = regex.fullmatch(text, subject, flags & ~regex.DEBUG, timeout=TIMEOUT)
     except TimeoutError:
@@ -160,13 +166,13 @@ def _extend_heads(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> 
     """Extend each open head by the bytes that follow it in every matching subject."""
     try:
         automaton = reader.automaton(tree)
-    except Exception:  # The tree is too deep for recursion, or the automaton is too large.
+    except Exception:  # For example, the tree is too deep for recursion, or the automaton is too large.
         return heads
     return heads if automaton is None else tuple(_extend_head(head, automaton) for head in heads)
 
 
 def _extend_head(head: bytes, automaton: Automaton) -> bytes:
-    """Extend a head while exactly one byte can follow."""
+    """Append bytes to a head while exactly one byte can follow."""
     states = {0}
     for byte in head:
         states = {to for state in states for mask, to in automaton.expand_state(state)[1] if mask >> byte & 1}
@@ -186,11 +192,9 @@ def _extend_head(head: bytes, automaton: Automaton) -> bytes:
 
 
 class _HeadsReader:
-    """Reader that finds the heads of each node in a parse tree. An unknown node has an open head."""
-
     def __init__(self, info: Any, limit: int) -> None:
         self._limit = limit
-        # A group call or a repeated name can set a group at another position than its parentheses.
+        # If the regex calls a group or repeats a group name, text outside of its parentheses can also set the group.
         plain = not info.group_calls and not info.private_groups
         self._times_defined = info.open_group_count if plain else {}
         self._captured: dict[int, Heads] = {}
@@ -205,9 +209,11 @@ class _HeadsReader:
         return reader(self, node)
 
     def automaton(self, tree: Any) -> Automaton | None:
-        """Return an automaton that accepts all matches of a tree and perhaps more; None if it would be too large.
+        """Return an automaton that accepts all matches of a tree, and perhaps more strings.
 
-        The caller must have called `read` with the tree before, because `read` records the contents of the groups.
+        Return None if it is too large.
+
+        Call `read` with the tree first, because `read` records the heads of the groups.
         """
         expression = self._expression(tree)
         return Automaton(expression) if _count_states(expression) <= MAX_STATES else None
@@ -240,7 +246,8 @@ class _HeadsReader:
         return union([self.read(branch) for branch in node.branches], self._limit)
 
     def atomic(self, node: Any) -> Heads:
-        return self.read(node.subpattern)  # An atomic group matches a subset of the plain group.
+        # An atomic group matches only strings that the group without atomicity matches too.
+        return self.read(node.subpattern)
 
     def group(self, node: Any) -> Heads:
         heads = self.read(node.subpattern)
@@ -249,9 +256,10 @@ class _HeadsReader:
         return heads
 
     def reference(self, node: Any) -> Heads:
-        """Return the head of the group that a reference names if it is the only head and exact; else an open head.
+        """Return the heads of a back-reference.
 
-        A reference to a group without a match fails.
+        If the group has one head, and this head is exact, the reference has the same head. Otherwise it has an open
+        head. A reference to a group that did not match fails, so that no string is missing.
         """
         heads = self._captured.get(node.group, OPEN)
         is_known = len(heads) == 1 and all(exact for _, exact in heads) and not node.case_flags
@@ -296,7 +304,7 @@ def _heads_expression(heads: Heads) -> Expression:
 
 
 def _count_states(expression: Expression) -> int:
-    """Return an estimate of the states of an automaton."""
+    """Return the estimated number of states of an automaton."""
     match expression:
         case Text(value):
             return len(value)
@@ -308,13 +316,13 @@ def _count_states(expression: Expression) -> int:
 
 
 def _range_heads(lower: int, upper: int, case_flags: int) -> Heads:
-    """Return the heads of the characters from `lower` to `upper`."""
     if lower <= 0xDFFF and upper >= 0xD800:
         return OPEN  # Surrogates have no UTF-8.
     if upper - lower < MAX_MEMBERS:
         if not case_flags:
             return frozenset((chr(member).encode(), True) for member in range(lower, upper + 1))
-        if case_flags == core.IGNORECASE:  # Full case-folding, another flag, also matches several characters.
+        # FULLCASE is another flag: one character can then match several characters.
+        if case_flags == core.IGNORECASE:
             return frozenset(_variants(range(lower, upper + 1)))
     elif not case_flags:
         return frozenset({(_common_prefix(chr(lower).encode(), chr(upper).encode()), False)})
@@ -322,14 +330,17 @@ def _range_heads(lower: int, upper: int, case_flags: int) -> Heads:
 
 
 def _variants(members: range) -> set[Head]:
-    """Return the heads of some characters, and of all characters that differ from them only in case."""
+    """Return the heads of the characters of a range, and of all characters that differ from them only in case."""
     return {
         (chr(variant).encode(), True) for member in members for variant in _all_cases(core.UNICODE, member)
     }
 
 
 def _common_prefix(first: bytes, last: bytes) -> bytes:
-    """Return the common beginning of two UTF-8 characters. All characters between them, by code point, have it too."""
+    """Return the common prefix of the UTF-8 of two characters.
+
+    The UTF-8 of any character between these two characters has this prefix too.
+    """
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
         length += 1
@@ -342,7 +353,7 @@ _ANCHORS = (
 )
 _REPEATS = "GreedyRepeat LazyRepeat PossessiveRepeat"
 _ClassReader = Callable[[_HeadsReader, Any], Heads]
-# Known classes with all of their known attributes.
+# Known classes of nodes, each with all of its known attributes.
 _KNOWN: list[tuple[str, str, _ClassReader]] = [
     ("Sequence", "items", _HeadsReader.sequence),
     ("Branch", "branches", _HeadsReader.branch),

@@ -160,6 +160,23 @@ def test_threads_share_a_publisher(sockets, api):
     assert received == dict.fromkeys(received, _numbers(150))
 
 
+@promise("If one of two calls of receive that wait has its message, the other call gets the next message.")
+def test_waiting_calls_of_receive_get_one_message_each(sockets, api):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a")
+    for number in _numbers(20):
+        publisher.publish("a", number)
+        assert subscriber.receive().payload == number
+    works = [api.start(lambda: subscriber.receive(timeout=30).payload) for _ in range(2)]
+    for work in works:
+        work.wait_until_blocked()
+    publisher.publish("a", b"one")
+    until(lambda: any(work.has_ended for work in works))
+    publisher.publish("a", b"two")
+    assert {work.outcome() for work in works} == {b"one", b"two"}
+
+
 @promise("Each subscriber of a publisher gets the messages that it subscribed to, and no others.")
 def test_subscribers_of_one_publisher(sockets):
     publisher = sockets.publisher()

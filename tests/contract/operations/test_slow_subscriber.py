@@ -48,10 +48,11 @@ def _publish(feed):
 
 
 def _top(directory):
-    """Return the row of each subscriber, as `oz top` prints it."""
+    """Return the row of each subscriber, and the nodes without an answer, as `oz top` prints them."""
     code, out, err = command("top", "--once", "--json", "--bus", "slow", "--directory", directory)
     assert code == 0, err
-    return {row["node"]: row for row in json.loads(out)["subscribers"]}
+    found = json.loads(out)
+    return {row["node"]: row for row in found["subscribers"]}, found["unanswered"]
 
 
 def _metrics(directory, name):
@@ -71,7 +72,7 @@ def _metrics(directory, name):
 def test_slow_handler_is_named(scene, directory):
     _publish(scene[0])
     # The handler holds one message. A busy machine may deliver the last messages late.
-    rows = until(lambda: (found := _top(directory))["slow"]["pending"] == PUBLISHED - 1 and found)
+    rows = until(lambda: (found := _top(directory)[0])["slow"]["pending"] == PUBLISHED - 1 and found)
     assert [name for name, row in rows.items() if row["slow"]] == ["slow"]
     pending = _metrics(directory, "oz_subscription_pending_messages")
     assert (max(pending, key=pending.get), pending["slow"]) == ("slow", PUBLISHED - 1)
@@ -84,7 +85,8 @@ def test_stopped_process_is_named(scene, directory):
     feed, process = scene
     process.send_signal(signal.SIGSTOP)
     _publish(feed)
-    rows = until(lambda: (found := _top(directory))["stopped"]["slow"] and found)
+    rows, unanswered = until(lambda: (found := _top(directory))[0]["stopped"]["slow"] and found)
+    assert unanswered == ["stopped"]
     assert abs(rows["stopped"]["pending"] - PUBLISHED) <= TOLERANCE
     assert rows["quick"]["pending"] <= TOLERANCE
     pending = _metrics(directory, "oz_link_pending_messages")

@@ -3,12 +3,13 @@
 import shutil
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from oz.node.sync import Node
 from oz.options import NodeOptions
+from support.scripts import started
 from support.waiting import DEADLINE
 
 
@@ -40,6 +41,31 @@ def make(directory):
         node.close(timeout=0)
 
 
+FORWARDER = """
+import signal, sys
+from oz.services.bridge import Forwarder
+legs = [{"bus": bus, "directory": sys.argv[1], "lost_after": 2.0} for bus in ("lan", "wan")]
+with Forwarder(legs) as forwarder:
+    signal.signal(signal.SIGTERM, lambda *_: forwarder.stop())
+    print(forwarder._engine.id.hex(), flush=True)
+    forwarder.run()
+"""
+
+
+@pytest.fixture
+def start_forwarder(directory):
+    """Function that starts a forwarder between the buses lan and wan in a process; returns its id and the process."""
+    with ExitStack() as stack:
+
+        def start():
+            process = stack.enter_context(started("-c", FORWARDER, f"{directory}/shared"))
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            return line.strip(), process
+
+        yield start
+
+
 @contextmanager
 def running(service):
     """Run a service in a thread for a `with` block."""
@@ -56,13 +82,5 @@ def running(service):
 @pytest.fixture
 def serve():
     """Run services until the end of the test."""
-    services = []
-
-    def begin(service):
-        manager = running(service)
-        services.append(manager)
-        return manager.__enter__()
-
-    yield begin
-    for item in reversed(services):
-        item.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield lambda service: stack.enter_context(running(service))

@@ -1,8 +1,7 @@
-"""Forwarders join buses, over real sockets. Forwarders that are killed are processes of their own."""
+"""Forwarders join buses, over real sockets."""
 
 import signal
 import threading
-from contextlib import ExitStack
 
 import pytest
 
@@ -11,17 +10,7 @@ from oz.node.roster import Roster
 from oz.services.bridge import Forwarder
 from oz.wire.extras import FORWARDER_ID
 from oz.wire.links import FORWARDER as FORWARDER_KIND
-from support.scripts import started
 from support.waiting import DEADLINE, until
-
-FORWARDER = """
-import sys
-from oz.services.bridge import Forwarder
-legs = [{"bus": one, "directory": sys.argv[1], "lost_after": 2.0} for one in sys.argv[2:]]
-with Forwarder(legs) as forwarder:
-    print(forwarder._engine.id.hex(), flush=True)
-    forwarder.run()
-"""
 
 
 class Collected:
@@ -58,23 +47,6 @@ def join(serve, directory):
         )
 
     return joined
-
-
-@pytest.fixture
-def processes(directory):
-    """Start forwarders in processes of their own; return id and process, the smallest id first."""
-    with ExitStack() as stack:
-
-        def start(count, *buses):
-            found = []
-            for _ in range(count):
-                process = stack.enter_context(started("-c", FORWARDER, f"{directory}/shared", *buses))
-                line = process.stdout.readline()
-                assert line, process.stderr.read()
-                found.append((line.strip(), process))
-            return sorted(found)
-
-        yield start
 
 
 def reach(publisher, subject):
@@ -183,19 +155,6 @@ def test_allow_bounds_what_enters_a_bus(on, join):
     assert forwarder.stats.received == 3
 
 
-def test_local_subjects_stay_on_their_bus(on, join):
-    near, far = on("near", "lan"), on("far", "wan")
-    forwarder = join("lan", "wan")
-    got = far.subscribe(["_LOCAL.a", "_x.a", "end"])
-    wide = far.subscribe("_x.>")
-    reach(near, "end")
-    for subject in ("_LOCAL.a", "_x.a", "end"):
-        near.publish(subject, subject)
-    assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == ["_x.a", "end"]
-    assert wide.receive(timeout=DEADLINE).payload == "_x.a"
-    assert forwarder.stats.received == 2
-
-
 def test_a_group_and_a_subscription_beside_it_receive_a_request_once(on, join):
     near, workers = on("near", "lan"), [on(f"worker{number}", "wan") for number in range(3)]
     join("lan", "wan"), join("lan", "wan")
@@ -244,13 +203,13 @@ def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, jo
     assert all(side.stats.passed for side in pair)
 
 
-def test_losses_are_reported_by_origin(on, processes):
+def test_losses_are_reported_by_origin(on, start_forwarder):
     """A forwarder that is stopped for a while loses messages at their publisher."""
     near, losses = on("near", "lan", high_water_mark=10, resume_bytes=10_000), []
     far = on("far", "wan", on_event=lambda event: losses.append(event) if event.kind == "loss" else None)
     got = Collected()
     far.subscribe("a", got)
-    ((_, process),) = processes(1, "lan", "wan")
+    _, process = start_forwarder()
     reach(near, "a")
     process.send_signal(signal.SIGSTOP)
     for number in range(5_000):

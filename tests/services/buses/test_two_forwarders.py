@@ -7,44 +7,17 @@ import pytest
 
 import oz
 from services.buses.test_bridge import members
-from support.scripts import started
 from support.sizes import in_suite
 from support.waiting import DEADLINE, until
 
-FORWARDER = """
-import signal, sys
-from oz.services.bridge import Forwarder
-legs = [{"bus": one, "directory": sys.argv[1], "lost_after": 2.0} for one in ("lan", "wan")]
-with Forwarder(legs) as forwarder:
-    signal.signal(signal.SIGTERM, lambda *_: forwarder.stop())
-    print(forwarder._engine.id.hex(), flush=True)
-    forwarder.run()
-"""
 JOBS = 100
 """Jobs before each fault, and after the last one."""
 
 
-@pytest.fixture
-def start(directory):
-    """Start a forwarder; return its id and its process."""
-    opened = []
-
-    def started_one():
-        opened.append(started("-c", FORWARDER, f"{directory}/shared"))
-        process = opened[-1].__enter__()
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        return line.strip(), process
-
-    yield started_one
-    for item in opened:
-        item.__exit__(None, None, None)
-
-
 @pytest.mark.parametrize("ack", in_suite(["handled"], ["received"]))
-def test_each_job_is_done_once_though_forwarders_end_in_turn(make, start, ack):
+def test_each_job_is_done_once_though_forwarders_end_in_turn(make, start_forwarder, ack):
     near = make("near", bus="lan", near="shared", lost_after=2.0)
-    forwarders, done, published = dict([start(), start()]), [], 0
+    forwarders, done, published = dict([start_forwarder(), start_forwarder()]), [], 0
     for number in range(3):
         worker = make(f"worker{number}", bus="wan", near="shared", lost_after=2.0)
         delivery = oz.Delivery(redeliver=ack == "handled")
@@ -74,7 +47,7 @@ def test_each_job_is_done_once_though_forwarders_end_in_turn(make, start, ack):
         process.send_signal(number)
         publish()
         process.wait(DEADLINE)
-        forwarders.update([start()])
+        forwarders.update([start_forwarder()])
         wait()
     publish()
     until(lambda: len(set(done)) == published, timeout=2 * DEADLINE)
