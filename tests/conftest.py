@@ -1,8 +1,10 @@
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,20 @@ settings.register_profile(
     "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture
+def directory():
+    """Directory with a short path, because the path of a socket has at most 107 bytes."""
+    made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def kind(request):
+    """Shell of the objects of a test."""
+    return request.param
 
 
 @pytest.fixture(autouse=True)

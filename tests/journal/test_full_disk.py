@@ -1,20 +1,12 @@
-"""A disk without room: a limit on file sizes, and as root a file system of 2 MiB."""
+"""A full disk: as root, a file system of 2 MiB."""
 
 import os
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from oz.journal import Journal, JournalError, JournalFull, Writer
-from support.journals import rows_of
-from support.waiting import until
-
-
-def _free(directory):
-    disk = os.statvfs(directory)
-    return disk.f_bavail * disk.f_frsize
 
 
 @contextmanager
@@ -58,16 +50,3 @@ def test_failed_creation_leaves_no_lock(tmp_path):
         (disk / "ballast").unlink()
         with Writer(disk / "journal") as writer:
             assert writer.append([("a", b"b")]) == 1
-
-
-def test_retention_makes_room_on_a_full_file_system(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        with Writer(disk / "journal", segment_bytes=100_000, retain_bytes=600_000) as writer:
-            for _ in range(100):
-                # Files are sealed and removed in a thread, which a program that never pauses can outrun.
-                until(lambda: _free(disk) > 500_000)
-                writer.append([("a", os.urandom(50_000))])
-        rows, gaps = rows_of(disk / "journal")
-        assert max(rows) == 99
-        assert gaps in (set(), set(range(min(rows))))
-        assert sum(path.stat().st_size for path in Path(disk / "journal").iterdir()) < 1_000_000

@@ -7,7 +7,6 @@ from links.pair import NEVER, ORIGIN, Subscriber, batch
 from oz.subscriber.link import (
     ENDED,
     MAX_ATTEMPT,
-    NEW,
     Gap,
     ListeningClock,
     Marks,
@@ -56,41 +55,10 @@ def live(expected=0, **options):
     return subscriber
 
 
-def greeting_again(expected=5):
-    """Return a subscriber that was LIVE and says HELLO on a new connection."""
-    subscriber = live(expected)
-    subscriber.read(b"")
-    subscriber.pull()
-    return subscriber
-
-
 def ended():
     subscriber = live()
     subscriber.read(bye())
     return subscriber
-
-
-# connections
-
-
-def test_hello_without_welcome_is_sent_again_with_the_same_attempt():
-    subscriber = greeting()
-    assert subscriber.tick(0.9) == []
-    assert subscriber.pull() == []
-    subscriber.tick(0.2)
-    (hello,) = subscriber.pull()
-    assert hello.attempt == subscriber.link.attempt == 1
-
-
-# WELCOME
-
-
-@pytest.mark.parametrize(("applied", "is_declared"), [(1, False), (0, True), (7, True)])
-def test_welcome_with_another_revision_declares_everything(applied, is_declared):
-    subscriber = greeting_again()
-    subscriber.read(welcome(subscriber.link.attempt, applied=applied))
-    declares = [frame for frame in subscriber.pull() if isinstance(frame, Declare)]
-    assert [(frame.base, frame.revision) for frame in declares] == [(0, 1)] * is_declared
 
 
 # batches
@@ -203,14 +171,6 @@ def undeclared(subscriber):
 def unacknowledged(subscriber):
     """Return a function that returns a PING with pending messages."""
     return lambda: ping(subscriber.link.expected, streams={1: Drops(3, 0, 0, 0, 0)})
-
-
-@pytest.mark.parametrize("ignored", [undeclared, unacknowledged])
-def test_publisher_that_receives_nothing_is_replaced(ignored):
-    subscriber = live(5)
-    make = ignored(subscriber)
-    assert pings_without_effect(subscriber, make) == [[], [Hello], [Hello], [Replace]]
-    assert (subscriber.link.state, subscriber.link.epoch) == (NEW, EPOCH)
 
 
 @pytest.mark.parametrize("ignored", [undeclared, unacknowledged])

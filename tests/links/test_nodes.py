@@ -56,18 +56,6 @@ def test_the_last_hello_has_the_card(attempt):
     assert publisher.sessions.of_node(MEMBER) is None
 
 
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_a_session_keeps_its_node(attempt):
-    publisher = Publisher()
-    session = publisher.hello(member=OTHER_MEMBER)
-    publisher.pull(session)
-    # The card is that of the second member, and the session that of the first one.
-    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"card")
-    assert publisher.replies() == [(ROUTE, Bye(links.MALFORMED, links.PUBLISHER, 0, {}))]
-    assert not session.card
-    assert not publisher.sessions.by_node
-
-
 def test_the_first_session_of_a_node_that_is_up_is_taken():
     publisher, first = node()
     second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, card=b"card")
@@ -93,16 +81,6 @@ def refuse(publisher, reason=links.OTHER_BUS):
 
     publisher.sessions.admit = admit
     return asked
-
-
-def test_a_hello_that_is_not_admitted_gets_bye_and_no_session():
-    publisher = Publisher()
-    asked = refuse(publisher)
-    assert publisher.hello(card=b"card", user="desk") is None
-    assert publisher.replies() == [(ROUTE, Bye(links.OTHER_BUS, links.PUBLISHER, 0, {}))]
-    assert publisher.hello(user="desk") is not None
-    assert asked == [(SESSION, b"card", "desk"), (SESSION, b"", "desk")]
-    assert publisher.replies() == []
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
@@ -210,22 +188,6 @@ def test_direct_messages_have_the_bound_of_their_session_in_bytes():
     accepted = send(publisher, session, 100, bytes(1_000))
     assert 5 < accepted < 12
     assert session.bytes < 10_000
-
-
-def test_no_limit_of_memory_drops_direct_messages():
-    publisher, session = node(total_bytes=20_000, window=1)
-    publisher.declare(options=StreamOptions(overflow="drop_oldest"))
-    publisher.pull(session)
-    publisher.ack(session.sent)
-    send(publisher, session, 10, bytes(1_000))
-    for _ in range(100):
-        publisher.publish("a.1", payload=bytes(1_000))
-    ordinary, direct_stream = session.streams[1], session.streams[links.DIRECT]
-    assert ordinary.drops[FULL] > 50
-    assert (direct_stream.dropped, direct_stream.pending) == (0, 9)
-    # Direct messages alone exceed the limit too.
-    send(publisher, session, 40, bytes(1_000))
-    assert (direct_stream.dropped, direct_stream.pending) == (0, 49)
 
 
 def test_direct_messages_count_for_the_limit_of_memory():

@@ -86,13 +86,6 @@ def test_round_robin_passes_over_members_without_room():
     assert (slow.following, fast.following) == (2, 18)
 
 
-def test_without_room_the_member_with_the_fewest_messages_is_picked():
-    publisher = Publisher()
-    members = [session_of(publisher, number, StreamOptions("g", prefetch=2)) for number in range(2)]
-    published(publisher, 21)
-    assert sorted(member.following for member in members) == [10, 11]
-
-
 def test_members_that_are_not_heard_get_no_new_messages():
     publisher = Publisher()
     silent = session_of(publisher, 1, StreamOptions("g"))

@@ -90,20 +90,6 @@ def test_messages_that_wait_are_dropped_when_their_pattern_is_denied(rights, ove
     assert session.totals()[1].denied == 3
 
 
-def test_a_session_without_connection_gets_nothing_back_that_was_denied_meanwhile(rights):
-    publisher, session = up(rights)
-    publisher.publish("b.1", "a.1")
-    publisher.pull(session)
-    publisher.sessions.unreachable(session, publisher.now)
-    rights.denied = {"b.*"}
-    reconsider(publisher, rights)
-    publisher.hello(epoch=session.epoch, attempt=2, user="desk")
-    assert [batch[5] for batch in publisher.pull(session) if batch[0] == 1 and len(batch) == 6] == [
-        [""],
-        ["a.1"],
-    ]
-
-
 def test_a_message_that_another_pattern_matches_stays(rights):
     publisher, session = up(rights, window=1)
     publisher.read(

@@ -322,16 +322,6 @@ def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
     assert session.state == "down"
 
 
-@pytest.mark.parametrize("state", ["up", "down"])
-def test_resume_seconds_end_a_session_that_is_down(state):
-    publisher, session = up() if state == "up" else down()
-    publisher.publish("a.1")
-    for _ in range(40):
-        publisher.tick(1.0)
-    assert session.state == {"up": "up", "down": "ended"}[state]
-    assert publisher.sessions.given_up == (state == "down")
-
-
 # end
 
 
@@ -585,27 +575,6 @@ def two_members(options=HANDLED):
     publisher.declare(options=options, route=OTHER_ROUTE)
     publisher.pull(second)
     return publisher, first, second
-
-
-def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
-    publisher, first, second = two_members()
-    publisher.publish("a.1", "a.2", "a.3", "a.4")
-    mine = [batch[5] for batch in publisher.pull(first)]
-    theirs = [batch[5] for batch in publisher.pull(second)]
-    assert len(mine) == len(theirs) == 2
-    publisher.ack(1, {1: 1})
-    publisher.sessions.unreachable(first, publisher.now)
-    publisher.tick(2.9)
-    assert [
-        batch
-        for batch in publisher.pull(second)
-        if isinstance(batch, tuple) and not hasattr(batch, "_fields")
-    ] == []
-    publisher.tick(1.1)
-    moved = [batch for batch in publisher.pull(second) if not hasattr(batch, "_fields")]
-    assert [(item[4], item[5]) for item in moved] == [(links.REDELIVERED, mine[1])]
-    publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
-    assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
 
 
 def test_close_waits_a_second_for_messages_that_no_other_member_can_receive():

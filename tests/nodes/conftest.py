@@ -4,9 +4,6 @@
 coroutine there. Nodes of a test meet in a directory of the test, on a bus of its own.
 """
 
-import shutil
-import tempfile
-
 import pytest
 
 from oz.node import aio, sync
@@ -63,19 +60,6 @@ class Nodes:
         self.close_nodes()
         if self._loop is not None:
             self._loop.close()
-
-
-@pytest.fixture
-def directory():
-    """Directory with a short path, because the path of a socket has at most 107 bytes."""
-    made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture(params=["sync", "asyncio"])
-def kind(request):
-    return request.param
 
 
 @pytest.fixture

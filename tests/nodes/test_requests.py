@@ -1,10 +1,10 @@
-"""Table tests of requests: each event in each state."""
+"""Requests and their holders: waiting, losses, error replies, timeouts. `test_request_laws.py` has the laws."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from oz.errors import ClosedError, NoResponders, PeerLost, ReplyError, Timeout, WouldBlock
+from oz.errors import NoResponders, PeerLost, ReplyError, Timeout, WouldBlock
 from oz.node.requests import Content, Requests, Send, inbox_node
 
 ASK = Content("jobs", b"jobs", b"1")
@@ -57,42 +57,10 @@ def end_session(requests, stream, now=0.1):
     return requests.session_ended(stream.session, now)
 
 
-def test_a_reply_ends_a_request(requests, members):
-    request, stream = begin(requests)
-    assert stream is members.streams[0]
-    assert request.reply_to == f"_INBOX.{NODE.hex()}.1"
-    assert requests.on_reply(b"a", request.reply_to, "yes") == [request]
-    assert request.has_ended
-    assert request.error is None
-    assert list(request.replies) == ["yes"]
-    assert len(requests) == 0
-    assert requests.next_deadline() is None
-
-
-def test_late_and_foreign_replies_are_ignored(requests):
-    request, _ = begin(requests)
-    assert requests.on_reply(b"b", request.reply_to, "no") == []
-    assert requests.on_reply(b"a", request.reply_to + "1", "no") == []
-    assert requests.on_reply(b"a", "jobs", "no") == []
-    requests.on_reply(b"a", request.reply_to, "yes")
-    assert requests.on_reply(b"a", request.reply_to, "again") == []
-    assert requests.late == 4
-    assert list(request.replies) == ["yes"]
-
-
 def test_another_member_may_answer_a_redelivered_request(requests, members):
     members.streams = [make_stream(b"a", redelivers=True)]
     request, _ = begin(requests)
     assert requests.on_reply(b"b", request.reply_to, "yes") == [request]
-
-
-def test_a_request_without_a_responder_fails_at_once(requests, members):
-    members.streams = []
-    with pytest.raises(NoResponders, match=r"'jobs'.*wait_ready"):
-        requests.request(ASK, 0.0)
-    with pytest.raises(NoResponders):
-        requests.request(ASK, 0.0, is_many=True)
-    assert len(requests) == 0
 
 
 def test_a_request_waits_while_a_link_is_greeting(requests, members):
@@ -139,17 +107,6 @@ def test_the_timeout_of_a_waiting_request_says_so(requests, members):
     assert isinstance(many.error, Timeout)
 
 
-def test_retries_go_to_other_members_within_one_timeout(requests, members):
-    request, first = begin(requests, retries=2)
-    second, third = members.streams[1:]
-    assert end_session(requests, first) == [Send(second, request)]
-    assert requests.on_reply(b"a", request.reply_to, "late") == []
-    assert end_session(requests, second) == [Send(third, request)]
-    assert requests.next_deadline() == 1.0
-    assert end_session(requests, third) == [request]
-    assert isinstance(request.error, PeerLost)
-
-
 def test_a_full_stream_is_an_error_of_the_call_or_of_the_retry(requests, members):
     request, stream = begin(requests, retries=1)
     members.is_full = True
@@ -183,15 +140,6 @@ def test_an_observer_receives_a_request_and_takes_it_from_nobody(requests, membe
     assert request.error.peer == "b"
 
 
-def test_plain_responders_are_lost_when_all_are(requests, members):
-    members.leave_group()
-    request, _ = requests.request(ASK, 0.0)
-    a, b, c = members.streams
-    assert end_session(requests, a) == end_session(requests, b) == []
-    assert end_session(requests, c) == [request]
-    assert isinstance(request.error, PeerLost)
-
-
 def test_an_error_reply_counts_if_no_other_holder_is_left(requests, members):
     members.leave_group()
     request, _ = requests.request(ASK, 0.0)
@@ -218,17 +166,6 @@ def test_an_error_of_an_observer_leaves_the_other_streams_of_its_node(requests, 
     assert requests.on_reply(b"a", failed.reply_to, error) == []
     assert requests.on_reply(b"a", failed.reply_to, error) == [failed]
     assert failed.error is error
-
-
-def test_a_retry_of_a_node_that_closes_ends(requests, members, monkeypatch):
-    request, stream = begin(requests, retries=1)
-
-    def refuse(content, excluded, now):
-        raise ClosedError("the node is closed")
-
-    monkeypatch.setattr(members, "all", refuse)
-    assert end_session(requests, stream) == [request]
-    assert isinstance(request.error, ClosedError)
 
 
 def test_a_timeout_or_a_loss_behind_an_error_reply_is_that_error(requests, members):

@@ -65,10 +65,6 @@ def peers():
     return Peers()
 
 
-def test_no_subscription_is_no_stream(peers):
-    assert list(peers.find()) == []
-
-
 def test_a_request_with_a_route_ignores_the_cache(peers):
     one, _ = peers.add(Session("a")), peers.add(Session("b"))
     peers.cached = peers.route
@@ -125,17 +121,6 @@ def test_a_session_that_has_ended_receives_nothing(peers):
     assert peers.names() == ["a"]
     stream.session.has_ended = True
     assert peers.names() == []
-
-
-def test_full_streams_refuse_a_request(peers):
-    first, second = peers.add(Session("a")), peers.add(Session("b"), "workers")
-    first.pending = 10
-    assert peers.names() == ["b"]
-    second.pending = 10
-    load = second.load
-    with pytest.raises(WouldBlock, match="'jobs'"):
-        peers.find()
-    assert second.load == load
 
 
 def test_a_full_group_refuses_a_request_although_an_observer_has_space(peers):

@@ -18,7 +18,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import oz.tracing
 from oz.journal import Recorder, replay
-from oz.services.bridge import Forwarder
 from support.waiting import DEADLINE, Thread
 
 
@@ -154,20 +153,6 @@ def test_span_of_a_coroutine_lasts_until_its_end(make, spans):
         assert all(
             inner.end_time <= process.end_time for inner in spans.named("inner") if is_child(inner, process)
         )
-
-
-def test_context_crosses_a_forwarder(make, spans, directory):
-    near, far = make("near", bus="lan"), make("far", bus="wan")
-    for node in (near, far):
-        spans.instrument(node)
-    far.subscribe("md.>", handler=lambda message: None)
-    with Forwarder([{"bus": bus, "directory": directory} for bus in ("lan", "wan")]) as forwarder:
-        thread = Thread(forwarder.run)
-        near.wait_for_subscribers("md.dax", timeout=DEADLINE)
-        near.publish("md.dax", 1)
-        assert is_child(spans.named("process md.dax")[0], spans.named("publish md.dax")[0])
-        forwarder.stop()
-        thread.outcome()
 
 
 def test_recorded_context_is_replayed(tmp_path, spans):

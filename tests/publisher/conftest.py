@@ -10,11 +10,6 @@ from support.keyring import Keyring
 from support.shells import SHELLS, Blocking
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def kind(request):
-    return request.param
-
-
 @pytest.fixture
 def make(kind):
     """Make publishers. Keyword arguments that are fields of `Options` or `Limits` may be given directly."""

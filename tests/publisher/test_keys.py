@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import socket
 
 import pytest
 import zmq
@@ -92,18 +91,6 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
     assert feed.refused
 
 
-@pytest.mark.parametrize(("kind", "is_link"), [("sync", False), ("asyncio", True)])
-def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
-    feed = ring.security("feed")
-    pub = make(security=feed)
-    kind = zmq.DEALER if is_link else zmq.SUB
-    with zmq.Context() as context, context.socket(kind) as caller:
-        caller.linger = 0
-        caller.connect(pub.link_endpoints[0] if is_link else pub.endpoint)
-        until(lambda: feed.refused)
-        assert not caller.poll(0)
-
-
 def test_a_publisher_without_keys_is_told_of_keys(make, ring):
     with Subscriber(bind="tcp://127.0.0.1:*", security=ring.security("desk")) as sub:
         pub = make(None, connect=sub.endpoint)
@@ -115,30 +102,6 @@ def test_a_publisher_without_keys_is_told_of_keys(make, ring):
 
 
 # permissions ----------------------------------------------------------------------------------------------------
-
-
-def test_a_publisher_raises_what_its_own_file_denies_until_the_file_changes(make, ring, subscriber):
-    ring.permit(desk=DESK, feed='publish = { allow = ["md.>"], deny = ["md.secret.>"] }')
-    pub = make(security=ring.security("feed", permissions=True))
-    sub = subscriber(pub.endpoint)
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    pub.publish("md.eu", b"1")
-    for attempt in (lambda: pub.publish("md.secret.x"), lambda: pub.publish_many([("md.secret.x", b"")])):
-        with pytest.raises(oz.PermissionDenied, match=r"feed may not publish on 'md\.secret\.x'") as raised:
-            attempt()
-        assert raised.value.rule == "users.feed.publish.deny[0], line 7: deny publish 'md.secret.>'"
-        assert raised.value.subject == "md.secret.x"
-    ring.permit(desk=DESK, feed='publish = { allow = ["md.secret.>"] }')
-
-    def is_denied():
-        try:
-            pub.publish("md.eu", b"1")
-        except oz.PermissionDenied:
-            return True
-
-    until(is_denied)
-    pub.publish("md.secret.x")
 
 
 def test_a_denial_reads_the_own_file_again(make, ring):
@@ -193,15 +156,6 @@ def test_wait_for_subscribers_names_a_subscription_that_permissions_deny(pub, ri
     assert "may not subscribe" not in text("other")
 
 
-def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
-    first = peer(pub, "md.eu")
-    with caplog.at_level(logging.ERROR, "oz.security"):
-        ring.permissions.write_text('default = "perhaps"\n')
-        first.until(lambda: "its earlier content stays in force" in caplog.text)
-    pub.publish("md.eu", b"1")
-    assert first.receive(1) == [b"1"]
-
-
 # sessions and keys ----------------------------------------------------------------------------------------------
 
 
@@ -234,22 +188,6 @@ def test_garbage_of_other_keys_costs_nothing(ring, pub, subscriber):
             raw.send(bytes((links.HELLO, links.VERSION)) + os.urandom(kind))
         receives(pub, sub)
         until(lambda: pub.stats.rejected)
-
-
-def test_garbage_of_a_caller_without_keys_costs_nothing(pub, subscriber):
-    sub = subscriber(pub.endpoint)
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
-    spoken = [b"", b"\xff", b"GET / HTTP/1.0\r\n\r\n", greeting.replace(b"CURVE", b"NULL\0"), bytes(1000)]
-    spoken += [greeting, greeting + b"\x04\xc8\x05HELLO\x01\x00" + bytes(192), greeting + b"\x04\xc8\x05HEL"]
-    with contextlib.ExitStack() as stack:
-        for endpoint in (pub.endpoint, pub.link_endpoints[0]):
-            address = ("127.0.0.1", int(endpoint.rpartition(":")[2]))
-            for number in range(50):
-                first = stack.enter_context(socket.create_connection(address))
-                first.sendall(spoken[number % len(spoken)])
-        receives(pub, sub)
 
 
 @pytest.mark.parametrize("kind", ["sync"])

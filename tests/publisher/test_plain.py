@@ -7,7 +7,7 @@ import zmq
 
 from oz.errors import WouldBlock
 from oz.publisher.sync import Publisher
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE
 
 
 class Sockets(zmq.Context):
@@ -52,27 +52,6 @@ def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join
     peer.until(lambda: 6 in peer.frames)  # A PING.
     publisher.publish("a", b"2")
     assert [socket.recv_multipart(), socket.recv_multipart()] == [[b"z", b"1"], [b"a", b"2"]]
-
-
-def test_each_subscription_counts_until_its_subscriber_leaves(make, context):
-    publisher = make()
-    first, second = (plain(context, publisher.endpoint, b"a.") for _ in range(2))
-    publisher.wait_for_subscribers("a.b", count=2, timeout=DEADLINE)
-    first.unsubscribe(b"a.")
-    until(lambda: _count_is(publisher, "a.b", 1))
-    second.close(0)
-    until(lambda: not publisher.has_subscribers("a.b"))
-    publisher.publish("a.b", b"")
-    assert publisher.stats.unmatched == 1
-
-
-def _count_is(publisher, subject, count):
-    try:
-        publisher.wait_for_subscribers(subject, count=count, timeout=0)
-        publisher.wait_for_subscribers(subject, count=count + 1, timeout=0)
-    except TimeoutError as error:
-        return str(error).startswith(f"{count} of")
-    return False
 
 
 @pytest.mark.parametrize("on_full", ["block", "raise"])

@@ -7,8 +7,6 @@ from oz.security.permissions import Permissions, Responses, Rule, User
 from oz.subjects import relations
 from support.cases import each
 
-WORDS = ["a", "b", "secret"]
-
 
 def rule(effect, text, action="subscribe", group=None):
     named = None if group is None else oz.compile(group, "redis")

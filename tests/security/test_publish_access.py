@@ -24,15 +24,6 @@ def access():
     return made
 
 
-def test_a_key_publishes_what_its_rules_allow(access):
-    subjects = (b"md.eu", b"md.secret.x", b"orders.1", b"\xff")
-    assert [access.allows(subject) for subject in subjects] == [True, False, False, False]
-    access.key = OTHER
-    assert not access.allows(b"md.eu")
-    access.key = None  # inside the process
-    assert access.allows(b"orders.1")
-
-
 def test_an_origin_belongs_to_the_key_that_uses_it_first():
     rights, stats = Rights({HONEST, OTHER}, None), Denials()
     access = PublishAccess(lambda: rights, stats)

@@ -1,9 +1,7 @@
 """Log lines about connections that a listener refuses: one a minute for each reason, with a count."""
 
 import logging
-import shutil
 import socket
-import tempfile
 from contextlib import ExitStack
 
 import pytest
@@ -36,14 +34,6 @@ def test_a_reason_without_connections_for_a_minute_begins_anew():
     assert log.add("no key", "from 2", LOG_INTERVAL + 1.0) == ["from 2"]
 
 
-@pytest.fixture
-def short():
-    """Directory with a path that leaves space for the name of a socket."""
-    made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
 STRANGERS = {
     "an unknown key": lambda ring: {
         "curve_serverkey": ring.public("feed").encode(),
@@ -68,7 +58,7 @@ EXPECTED = {
 @pytest.mark.parametrize("reason", STRANGERS)
 @pytest.mark.parametrize("listener", ["publisher", "node"])
 def test_a_listener_logs_each_reason_once_and_then_its_number(
-    ring, reason, listener, caplog, monkeypatch, short
+    ring, reason, listener, caplog, monkeypatch, directory
 ):
     forget_rates()
     monkeypatch.setattr(refusals, "LOG_INTERVAL", 3600.0)
@@ -76,7 +66,7 @@ def test_a_listener_logs_each_reason_once_and_then_its_number(
     if listener == "publisher":
         made = oz.Publisher("tcp://127.0.0.1:*", security=feed)
     else:
-        options = oz.NodeOptions(directory=str(short))
+        options = oz.NodeOptions(directory=directory)
         made = oz.Node("feed", bus="test", bind="tcp://127.0.0.1:*", security=feed, options=options)
 
     def lines():

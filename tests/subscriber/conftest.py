@@ -6,11 +6,6 @@ from subscriber.publishing import Feed
 from support.shells import Blocking, Direct, Stepped
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def kind(request):
-    return request.param
-
-
 @pytest.fixture
 def make(kind):
     """Function that creates subscribers of a shell."""

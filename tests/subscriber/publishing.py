@@ -7,7 +7,7 @@ from support.waiting import until
 
 
 class Feed:
-    """`oz.Publisher` that a test can stall."""
+    """`oz.Publisher` that waits for its port, and publishes each message as a batch of its own."""
 
     def __init__(self, endpoint="tcp://127.0.0.1:*", **options):
         def created():
@@ -35,13 +35,6 @@ class Feed:
     def wait_for_patterns(self, count=1):
         """Wait until `count` patterns are applied."""
         until(lambda: sum(len(subscriber.patterns) for subscriber in self.publisher.subscribers) >= count)
-
-    def stall(self):
-        """Stop the publisher until `resume`, as a busy program does."""
-        self.publisher._engine.lock.acquire()
-
-    def resume(self):
-        self.publisher._engine.lock.release()
 
     def close(self):
         self.publisher.close(timeout=0.5)

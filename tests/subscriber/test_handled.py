@@ -1,13 +1,10 @@
-"""`ack="handled"`: which messages count as handled, with handlers one by one and at once."""
-
-import threading
+"""`ack="handled"`: which messages count as handled."""
 
 import pytest
 
 from oz.errors import Timeout
-from oz.subscriber import sync
 from oz.wire import links
-from support.waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, until
 
 SIZE = len(links.encode_body([b"a", b"00", None]))  # bytes of a message with a number of two digits
 HANDLED = {"group": "g", "ack": "handled"}
@@ -56,40 +53,3 @@ def test_a_handler_that_raises_has_handled(make, feed):
     publish(feed, 3)
     until(lambda: sub.run(timeout=0.03) is not None and len(seen) == 3)
     settle(sub, feed, 0)
-
-
-def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
-    sub, one = subscribed(make, feed)
-    publish(feed, 3)
-    one.receive(timeout=DEADLINE)
-    until(lambda: sub.run(timeout=0.03) is not None and one.pending == 2)
-    one.unsubscribe()
-    sub.wait_ready(timeout=DEADLINE)
-    with pytest.raises(Timeout):
-        sub.receive(timeout=0)
-    settle(sub, feed, 0)
-
-
-def test_handlers_of_several_threads(feed):
-    begun, go, lock = [], threading.Event(), threading.Lock()
-
-    def handle(message):
-        with lock:
-            begun.append(int(message.payload))
-        if message.payload == b"10":
-            assert go.wait(40)
-
-    with sync.Subscriber(feed.endpoint) as sub:
-        sub.subscribe("a", handle, **HANDLED)
-        sub.wait_ready(timeout=DEADLINE)
-        threads = [Thread(sub.run) for _ in range(3)]
-        publish(feed, 50)
-        until(lambda: len(begun) == 50)
-        # The first handler has not returned.
-        assert unhandled(feed) == 50
-        go.set()
-        until(lambda: unhandled(feed) == 0)
-        sub.close()
-        for thread in threads:
-            thread.outcome()
-    assert sorted(begun) == list(range(10, 60))

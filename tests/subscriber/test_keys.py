@@ -196,19 +196,6 @@ def connect_when_trusted(sub, pub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    ring.distrust("desk")
-    receive_until(sub, lambda _, refusals: refusals)
-    sub.disconnect(pub.endpoint)
-    with pytest.raises(oz.PermissionDenied):
-        sub.connect(pub.endpoint)
-    ring.trust("desk")
-
-    connect_when_trusted(sub, pub)
-
-
 def test_an_endpoint_that_refuses_the_key_at_connect_is_not_connected(make, ring, feed):
     ring.distrust("desk")
     pub = feed()

@@ -1,7 +1,6 @@
 """Patterns and handlers that `subscribe` takes, warns of or refuses; deliveries beside a naive filter."""
 
 import re
-import tempfile
 import warnings
 from functools import partial
 
@@ -51,12 +50,8 @@ def test_other_patterns_give_no_warning(pattern):
         subscriber.subscribe(pattern)
 
 
-def test_nodes_read_a_dialect_before_the_colon_and_warn():
-    # ipc paths are short.
-    with (
-        tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as directory,
-        oz.Node(options=oz.NodeOptions(directory=directory)) as node,
-    ):
+def test_nodes_read_a_dialect_before_the_colon_and_warn(directory):
+    with oz.Node(options=oz.NodeOptions(directory=directory)) as node:
         assert node.subscribe("rv:Foo.*").patterns == (oz.compile("Foo.*", "rv"),)
         assert node.subscribe("rv:Foo.*", dialect="nats").patterns[0].text == "rv:Foo.*"
         with pytest.warns(oz.SubjectWarning, match="a wildcard in mqtt"):

@@ -33,19 +33,6 @@ def test_a_subscription_with_its_own_receive_owns_its_messages(make, feed):
     assert (first.pending, second.pending) == (0, 0)
 
 
-def test_the_first_own_receive_moves_messages_that_wait(make, feed):
-    sub = make(feed.endpoint)
-    own, other = sub.subscribe("a.*"), sub.subscribe("*.x")
-    sub.wait_ready(timeout=DEADLINE)
-    feed.publish("a.1", "a.x", "b.x", "a.2")
-    until(lambda: sub.run(timeout=0.01) is not None and other.pending + own.pending == 5)
-    assert own.receive(timeout=DEADLINE).subject == "a.1"
-    assert own.receive(timeout=DEADLINE).subject == "a.x"
-    # "a.x" belongs to both.
-    assert subjects(sub, 2) == ["a.x", "b.x"]
-    assert own.receive(timeout=DEADLINE).subject == "a.2"
-
-
 def test_handlers_run_in_the_thread_that_waits(make, feed):
     sub, seen = make(feed.endpoint), []
     sub.subscribe("a.*", lambda message: seen.append((message.subject, threading.current_thread())))

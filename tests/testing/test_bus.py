@@ -51,38 +51,6 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     assert bus.run(main()) == "tcp://127.0.0.1:5555"
 
 
-def test_timeout_of_receive_takes_virtual_time(bus):
-    async def main():
-        with pytest.raises(oz.Timeout):
-            await bus.subscriber().receive(timeout=86_400)
-        return bus.now()
-
-    assert bus.run(main()) == pytest.approx(86_400)
-
-
-@pytest.mark.parametrize("seconds", [0.2, 25])
-def test_cut_loses_nothing_because_the_link_resumes(bus, seconds):
-    async def main():
-        gaps = []
-        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher", on_gap=gaps.append)
-        subscriber.subscribe("a")
-        await subscriber.wait_ready(timeout=5)
-        await publisher.publish("a", b"0")
-        assert (await subscriber.receive(timeout=5)).payload == b"0"
-        bus.cut(publisher, subscriber)
-        for number in range(1, 10):
-            await publisher.publish("a", b"%d" % number)
-        with pytest.raises(oz.Timeout):
-            await subscriber.receive(timeout=seconds)
-        bus.heal()
-        assert [(await subscriber.receive(timeout=10)).payload for _ in range(9)] == [
-            b"%d" % number for number in range(1, 10)
-        ]
-        return gaps, subscriber.stats.lost
-
-    assert bus.run(main()) == ([], 0)
-
-
 def test_outage_longer_than_the_limit_of_resuming_is_a_gap_of_unknown_size(bus):
     async def main():
         gaps = []

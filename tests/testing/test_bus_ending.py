@@ -94,16 +94,6 @@ def test_wait_for_ever_beside_timers_is_given_up():
         bus.run(main(bus))
 
 
-def test_wait_for_what_never_comes_is_an_error(bus, monkeypatch):
-    monkeypatch.setattr("oz.testing.loop._PATIENCE", 0.1)
-
-    async def main():
-        await asyncio.get_running_loop().create_future()
-
-    with pytest.raises(oz.testing.Deadlock, match="in main"):
-        bus.run(main())
-
-
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_a_subscriber_whose_publisher_is_gone_closes_at_once(end):
     async def main(bus):

@@ -6,7 +6,7 @@ import pytest
 
 import oz
 import oz.testing
-from oz.options import NodeOptions
+from oz.options import Delivery, NodeOptions
 from support.sizes import size
 
 
@@ -47,6 +47,33 @@ def test_environment_has_no_effect(bus, node, monkeypatch):
     monkeypatch.setenv("OZ_NAME", "of the environment")
     made = node()
     assert (made.name, made.bus) == ("node-1", "default")
+
+
+def test_messages_that_have_moved_are_not_pending_at_the_lost_member(bus, node):
+    async def handle(message):
+        await asyncio.sleep(60)
+
+    async def main():
+        async with node("feed") as feed:
+            for name in ("lost", "other"):
+                worker = node(name)
+                worker.subscribe(
+                    "job", handle, group="workers", ack="handled", delivery=Delivery(redeliver=True)
+                )
+            await feed.wait_ready("lost", "other")
+            await feed.wait_for_subscribers("job", count=2)
+            bus.stall("feed", "lost")
+            for number in range(20):
+                await feed.publish("job", number)
+            await feed.flush()
+            await asyncio.sleep(0.1)
+            before = {link.peer: link.pending for link in feed.snapshot().links}
+            bus.cut("feed", "lost")
+            await asyncio.sleep(6)
+            after = {link.peer: (link.state, link.pending) for link in feed.snapshot().links}
+            return before["lost"], after["lost"], feed.stats.redelivered
+
+    assert bus.run(main()) == (10, ("down", 0), 10)
 
 
 def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node):
@@ -209,3 +236,37 @@ def test_jobs_that_a_member_does_not_handle_before_the_end_of_a_drain_go_to_anot
         await ann.close(timeout=0)
 
     assert {*seeded_bus.run(leave(seeded_bus, drain))} == {*range(JOBS)}
+
+
+@pytest.mark.parametrize("fault", ["stop", "kill"])
+@pytest.mark.parametrize("is_redelivering", [True, False])
+def test_close_waits_for_the_jobs_of_a_member_that_is_lost_meanwhile(bus, fault, is_redelivering):
+    handled = []
+
+    async def main():
+        boss, *members = [bus.node(name) for name in ("boss", "ann", "bob")]
+        for member in members:
+
+            async def do(message, name=member.name):
+                await asyncio.sleep(0.25)
+                handled.append(name)
+
+            delivery = oz.Delivery(redeliver=is_redelivering)
+            member.subscribe("job", handler=do, group="workers", ack="handled", delivery=delivery)
+        await boss.wait_ready("ann", "bob")
+        for number in range(JOBS):
+            await boss.publish("job", number)
+        await boss.flush()
+        if fault == "kill":
+            bus.kill("ann")
+        else:
+            # A stopped process keeps its connections.
+            bus.network.half_open("ann", "boss")
+            bus.stall("ann", "boss")
+        left = await boss.close(timeout=60)
+        assert left == boss.stats.given_up == (0 if is_redelivering else JOBS // 2)
+        assert handled.count("bob") == JOBS - left
+        # Long before the end of the timeout.
+        assert bus.now() < 30
+
+    bus.run(main())

@@ -88,13 +88,6 @@ def test_what_is_no_text_is_a_type_error(endpoint):
         endpoints.check(endpoint, own_context=False)
 
 
-@pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")
-@pytest.mark.parametrize("scheme", ["pgm", "epgm"])
-def test_a_transport_that_is_not_built_in_is_refused_with_what_to_do(scheme):
-    with pytest.raises(oz.EndpointError, match="PYZMQ_NO_BUNDLE=1"):
-        endpoints.check(f"{scheme}://127.0.0.1;239.192.1.1:5555", own_context=False)
-
-
 def test_inproc_needs_a_shared_context():
     with pytest.raises(ValueError, match="context="):
         endpoints.check("inproc://x", own_context=True)

@@ -1,7 +1,9 @@
 """Frames of multicast messages: golden bytes, damage, and decoders that survive any bytes."""
 
+import json
 import struct
 import zlib
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -23,7 +25,6 @@ from oz.wire.datagrams import (
     encode_record,
 )
 from support.cases import each
-from support.wire_vectors import rows
 
 ORIGIN = bytes(range(0xA0, 0xB0))
 SUBJECTS = st.binary(min_size=1, max_size=20)
@@ -138,7 +139,10 @@ def test_any_bytes_with_a_right_checksum_are_read_or_refused(body):
     assert frame[4:5] == bytes([datagrams.VERSION])
 
 
-@each("row", rows("datagrams"))
+ROWS = Path(__file__).with_name("vectors").joinpath("datagrams.jsonl").read_text("ascii").splitlines()
+
+
+@each("row", map(json.loads, ROWS))
 def test_vectors(row):
     frame, value = bytes.fromhex(row["hex"]), row["value"]
     head, content = decode(frame)

@@ -1,6 +1,5 @@
 """Changes of keys and rights while nodes run, and the reasons that a node without a trusted key reports."""
 
-import logging
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import pytest
 
 import oz
 from oz.errors import PermissionDenied, Timeout
-from oz.logs import forget_rates
 from oz.publisher.keys import PublisherKeys
 from oz.subscriber.keys import SubscriberKeys
 from oz.transport import credentials
@@ -54,14 +52,6 @@ def reason(node, name):
     return str(raised.value)
 
 
-def links_between(node, peer):
-    """Return the sessions and the live links of a node with a peer."""
-    engine, other = node._node, peer._node.id
-    session = engine.publisher.session_of(other)
-    live = [item for item in engine.readiness._links_to(other) if item.state == "live"]
-    return ([] if session is None else [session]) + live
-
-
 def publish(node, subject, payload):
     """Publish, if the own file permits it."""
     with suppress(PermissionDenied):
@@ -102,18 +92,6 @@ def test_changes_of_files_take_effect_within_a_second(ring, monkeypatch, phase):
     seconds_until((False, False, False))
 
 
-def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
-    first, second = pair
-    assert len(links_between(first, second)) == 2
-    ring.distrust("second")
-    until(lambda: not links_between(first, second))
-    until(lambda: not first.peers and not second.peers)
-    assert "does not trust the key of this side" in reason(second, "first")
-    ring.trust("second")
-    second.wait_ready("first", timeout=DEADLINE)
-    first.wait_ready("second", timeout=DEADLINE)
-
-
 def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     first, second = pair
     kept = second.subscribe("md.eu.>")
@@ -137,43 +115,7 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     assert kept.receive(timeout=DEADLINE).payload == 1
 
 
-def test_a_right_to_publish_ends(keyed, ring):
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    # Without a file of its own, so that its publications reach the first node.
-    second = keyed("second", connect=first.endpoint, permissions=False)
-    second.wait_ready("first", timeout=DEADLINE)
-    inbox = first.subscribe("notes.>")
-    first.wait_ready("second", timeout=DEADLINE)
-    second.publish("notes.1", 1)
-    assert inbox.receive(timeout=DEADLINE).payload == 1
-    ring.permit(first=FIRST, second=SECOND.replace("notes.>", "other.>"))
-
-    def is_denied():
-        second.publish("notes.1", 2)
-        return first.stats.denied
-
-    until(is_denied)
-    left = inbox.pending
-    second.publish("notes.1", 3)
-    denied = first.stats.denied
-    until(lambda: first.stats.denied > denied or second.publish("notes.1", 3))
-    assert inbox.pending == left
-    ring.permit(first=FIRST, second=SECOND)
-    until(lambda: second.publish("notes.1", 4) or inbox.pending > left)
-
-
 # reasons
-
-
-def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keyed, ring, caplog):
-    forget_rates()
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    ring.make("stranger")
-    stranger = keyed("stranger", connect=first.endpoint)
-    until(lambda: "does not trust the key of this side" in reason(stranger, "first"))
-    assert ring.public("first") in reason(stranger, "first")
-    with caplog.at_level(logging.WARNING):
-        until(lambda: any(ring.public("stranger") in record.getMessage() for record in caplog.records))
 
 
 def test_a_seed_has_the_key_that_servers_names(make, ring, directory):

@@ -55,17 +55,6 @@ def test_a_wait_for_subscribers_names_the_denied_subscription_and_no_missing_pee
         first.wait_for_subscribers("other", timeout=0.05)
 
 
-def test_receive_names_the_refused_subscription(pair):
-    second = pair[1]
-    denied, allowed = second.subscribe("md.secret.x"), second.subscribe("md.x")
-    with pytest.raises(PermissionDenied):
-        denied.receive(timeout=40)
-    with pytest.raises(Timeout, match=r"refuses 'md\.secret\.x': .*users\.second\.subscribe\.deny"):
-        denied.receive(timeout=0.05)
-    with pytest.raises(Timeout, match="have published nothing that matches: first"):
-        allowed.receive(timeout=0.05)
-
-
 def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, events):
     first, second = pair
     got = first.subscribe("notes.>")
@@ -109,19 +98,6 @@ def test_a_node_that_denies_messages_has_an_event_for_each_subject(pair, denied)
     assert texts[0].startswith("peer 'second' may not publish 'notes.other': ")
     assert "users.second.publish.allow[0]" in texts[0]
     assert texts[1].startswith("peer 'second' may not send requests to 'svc.secret': ")
-
-
-def test_a_denied_request_raises_permission_denied_with_the_rule(pair):
-    first, second = pair
-    first.subscribe("svc.>", handler=lambda message: message.payload)
-    second.wait_ready("first", subscriber="svc.secret", timeout=DEADLINE)
-    for _ in range(2):
-        with pytest.raises(PermissionDenied) as raised:
-            second.request("svc.secret", timeout=60)
-        assert "users.second.request.deny[0]" in raised.value.rule
-        assert raised.value.subject == "svc.secret"
-    assert second.request("svc.allowed", 3, timeout=40).payload == 3
-    assert second.stats.requests == 0
 
 
 def test_a_request_whose_reply_is_denied_raises_permission_denied(make, tmp_path):
