@@ -85,7 +85,7 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _make_subjects(match: float) -> list[str]:
-    """Return the subjects. Matching subjects are distributed evenly among the others."""
+    """Return the subjects. Matching subjects are distributed evenly among all subjects."""
     hits = round(SUBJECTS * match)
     return [
         f"bench.{place}.{'hit' if (place + 1) * hits // SUBJECTS > place * hits // SUBJECTS else 'miss'}"

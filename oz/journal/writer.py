@@ -450,8 +450,8 @@ class _OpenStream:
         begun: the time at which the file was created, in seconds of `time.monotonic`.
         is_empty: whether the file has no accepted record.
         is_scheduled: whether the housekeeper was woken since the file was created, so that it knows the age limit.
-        dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None
-            without such an append.
+        dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None if
+            nothing was appended since this sync.
     """
 
     def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:

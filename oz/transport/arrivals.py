@@ -4,12 +4,12 @@ libzmq does not report a caller without a key to the authenticator. Only the mon
 handshake. A caller with a trusted key also causes failed handshakes if it does not know the key of the listener. It
 tries each key that it trusts, several keys at once. Therefore a failure is logged only if no caller is admitted
 within `SEARCH_SECONDS`. A wrong key within `SEARCH_SECONDS` after an admission is ignored too, because the admitted
-caller's handshakes with wrong keys may end later. But a connection that ends without an error is then reported,
-because a caller without a key may cause only this event.
+caller's handshakes with wrong keys may end later. A connection that ends without an error is reported even in this
+time, because a caller without a key may cause only this event.
 
 If the authenticator refuses the key of a caller, it logs the refusal. The failed handshakes of the caller's search are
 then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at the beginning.
-Therefore later refusals hide no failures until `REFUSAL_SECONDS` have passed.
+Therefore a later refusal has this effect only if `REFUSAL_SECONDS` have passed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from oz.transport.monitors import Event, Outcome
 SEARCH_SECONDS = 3.0
 """Seconds that a caller's search for the key of a listener may take."""
 REFUSAL_SECONDS = 60.0
-"""Within this number of seconds after a refused key, a further refused key hides no failures of other callers."""
+"""After a refused key, failures are ignored for `SEARCH_SECONDS`. This happens at most once in this number of seconds,
+so that the failures of other callers are reported."""
 _MAX_FAILURES = 1_024
 """Maximum number of failures that wait for `SEARCH_SECONDS` to pass. Further failures are reported at once."""
 
