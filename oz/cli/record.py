@@ -176,13 +176,7 @@ def record(
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
-    """Record until a signal comes, and print the counts.
-
-    Args:
-        ctx: context of the command.
-        recorder: recorder of the journal.
-        line: function that returns the ready line. It is called when all publishers have answered.
-    """
+    """Record until a signal comes, and print the counts. `line` is called when all publishers have answered."""
     printed: str | None = None
 
     def state() -> str | None:

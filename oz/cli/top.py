@@ -180,7 +180,6 @@ class _Screen:
                         return
 
     def _press(self, key: str) -> bool:
-        """Handle a key; return whether to quit."""
         if self._typed is not None:
             if key in "\r\n":
                 self._wanted, self._typed = self._typed, None
