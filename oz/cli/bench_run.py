@@ -85,7 +85,6 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _make_subjects(match: float) -> list[str]:
-    """Return the subjects. Matching subjects are distributed evenly among the others."""
     hits = round(SUBJECTS * match)
     return [
         f"bench.{place}.{'hit' if (place + 1) * hits // SUBJECTS > place * hits // SUBJECTS else 'miss'}"
@@ -125,7 +124,6 @@ def _publish_lone(publisher: oz.Publisher, size: int, seconds: float) -> None:
 def _publish_loaded(
     publisher: oz.Publisher, size: int, names: Sequence[str], seconds: float
 ) -> tuple[int, float]:
-    """Publish as fast as possible; return the number of published messages and the duration in seconds."""
     payload, publish, subjects = bytes(size), publisher.publish, cycle(names)
     publisher.publish(BEGIN, b"")
     count, began = 0, time.monotonic()

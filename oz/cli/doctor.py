@@ -20,8 +20,8 @@ The command checks Python, the packages of oz, pyzmq and libzmq with their build
 pyarrow, PySpark, Java, and limits of the system. A limit that is "low" may be too small for many messages or
 connections. The command changes nothing.
 
-If a required feature is missing, or a feature that --require names, the command prints its name on stderr and exits 1.
-Otherwise it exits 0. Other optional features and limits do not change the exit code.
+If a required feature or a feature that --require names is missing, the command prints the name of the feature on stderr
+and exits 1. Otherwise it exits 0. Other optional features and limits do not change the exit code.
 
 \b
 Examples:

@@ -173,7 +173,6 @@ def _show_against(
 
 
 def _count(pattern: oz.Pattern, subjects: Counter[bytes]) -> dict[str, int]:
-    """Return the numbers in `_COUNTS` for a pattern: all messages, sent, delivered, and dropped by the subscriber."""
     crossed = {subject: count for subject, count in subjects.items() if subject.startswith(pattern.prefixes)}
     matched = sum(count for subject, count in crossed.items() if is_delivered(pattern, subject))
     on_wire = sum(crossed.values())

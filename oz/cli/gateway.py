@@ -40,9 +40,14 @@ _MULTICAST = (
         "SECONDS",
         "Seconds for which sent messages are kept, so that receivers can request them again.",
     ),
-    ("--hops", Whole(), "N", "Maximum number of routers that a packet passes."),
+    ("--hops", Whole(), "N", "Maximum number of routers that a packet may pass, plus one."),
     ("--mtu", Whole(), "BYTES", "The largest packet; the same for all members of a multicast group."),
-    ("--stale-after", Number(), "SECONDS", "Seconds without a message after which it connects again."),
+    (
+        "--stale-after",
+        Number(),
+        "SECONDS",
+        "Connect again after this time, if packets arrive but no message.",
+    ),
 )
 """Options for the fields of `oz.Multicast`: name, type, metavar and help text of each option."""
 

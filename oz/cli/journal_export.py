@@ -136,7 +136,6 @@ _WRITERS = {"": _write_lines, ".jsonl": _write_lines, ".csv": _write_csv, ".parq
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as a dict of JSON values, without nulls."""
     data = {name: row[name] for name in _FIELDS}
     data["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%S.%fZ}"
     data["origin"] = row["origin"] and row["origin"].hex()

@@ -148,6 +148,5 @@ def export(name: str, directory: Path | None) -> None:
 
 
 def _certificate(name: str, directory: Path) -> Path:
-    """Return the path of the public certificate that a name or a path refers to."""
     path = Path(name) if os.sep in name or name.endswith((PUBLIC, SECRET)) else directory / f"{name}{PUBLIC}"
     return path.with_suffix(PUBLIC) if path.suffix == SECRET else path

@@ -15,8 +15,8 @@ from oz.escaping import json_text
 
 _HELP = """Print each SUBJECT that PATTERN matches.
 
-Without a SUBJECT, or with -, stdin has one subject in each line. As with grep, the exit code is 0 if a
-subject matched, 1 if no subject matched, and 2 if the pattern is wrong.
+Without a SUBJECT, or with -, the command reads subjects from stdin, one in each line. As with grep, the exit code
+is 0 if a subject matched, 1 if no subject matched, and 2 if the pattern is wrong.
 
 \b
 Examples:

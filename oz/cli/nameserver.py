@@ -15,10 +15,11 @@ DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
 _HELP = f"""Run a name server, which introduces the nodes of a bus to each other.
 
-Nodes connect to the name server with --connect. It does not forward messages, and stores nothing. Nodes keep their
-peers while the name server is down. After a restart at the same endpoint, every node connects again within some
-seconds. If there are several name servers, give all their endpoints to the nodes; the name servers need no connection
-to each other. One name server serves any number of buses, and nodes of different buses do not find each other.
+Nodes connect to the name server with --connect. The name server does not forward messages, and stores nothing. Nodes
+keep their peers while the name server is down. After a restart at the same endpoint, every node connects again within
+some seconds. If there are several name servers, give all their endpoints to the nodes. The name servers need no
+connection to each other. One name server serves any number of buses, and nodes of different buses do not find each
+other.
 
 Without --bind it binds {DEFAULT_NAMESERVER}, for nodes on this host only. The command prints one line when it is
 ready. At Ctrl-C or SIGTERM it prints its counts and exits 0.
@@ -33,7 +34,7 @@ Examples:
 @click.command(help=_HELP, short_help="Run a name server for the nodes of a bus.")
 @endpoints_option("--bind", f"The endpoint for nodes; may be repeated.  [default: {DEFAULT_NAMESERVER}]")
 @endpoints_option("--connect", "Another name server, whose nodes it also reports; may be repeated.")
-@click.option("--bus", metavar="NAME", help="The only bus that it serves.  [default: all buses]")
+@click.option("--bus", metavar="NAME", help="Serve only this bus.  [default: all buses]")
 @click.option("--name", metavar="NAME", help="The name of the name server.  [default: this host's name]")
 @security_option
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each node that joins or leaves.")

@@ -148,8 +148,8 @@ def filtering_option(command: _F) -> _F:
         "--filtering",
         type=click.Choice(FILTERINGS),
         default="auto",
-        help="Side that filters: the oz publisher, or ZeroMQ by prefix. auto means an oz publisher filters, and ZeroMQ "
-        "filters for other publishers.  [default: auto]",
+        help="Side that filters: the oz publisher, or ZeroMQ by prefix. With auto, an oz publisher filters its "
+        "messages, and ZeroMQ filters the messages of other publishers.  [default: auto]",
     )(command)
 
 

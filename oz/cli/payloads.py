@@ -88,7 +88,7 @@ class _TolerantCodec(MsgpackCodec):
 
 
 class _BytesCodec(_TolerantCodec):
-    """Codec that does not change bytes. Other values are encoded as MessagePack, such as errors of handlers."""
+    """Codec that does not change bytes. Other values, such as errors of handlers, are encoded as MessagePack."""
 
     def encode(self, value: Any) -> bytes:
         return value if isinstance(value, bytes) else super().encode(value)

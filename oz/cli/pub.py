@@ -243,8 +243,8 @@ def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
 class _Recipients:
     """Wait for a subscriber of each new subject. All waits together have one time limit.
 
-    The patterns of a subscriber arrive one after the other. Therefore a subscriber of one subject does not mean that
-    other subjects have their subscribers. A multicast publisher does not know its subscribers, and does not wait.
+    The patterns of a subscriber arrive one after the other. Therefore the subscribers of a subject may still be missing
+    when another subject has its subscribers. A multicast publisher does not know its subscribers, and does not wait.
     """
 
     def __init__(self, publisher: oz.Publisher | oz.Node, limit: float, *, is_known: bool) -> None:

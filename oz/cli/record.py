@@ -41,9 +41,9 @@ SHOWN_INTERVAL = 0.5  # seconds
 
 _HELP = f"""Record the messages whose subject matches one of the PATTERNs in a journal, which is a directory.
 
---sync sets when messages are written to the disk; then they count as recorded. An existing journal is continued, and a
-gap record marks the time in which nothing was recorded. At Ctrl-C or SIGTERM the command records the messages that have
-arrived, prints their number, and exits 0.
+A message counts as recorded when it is written to the disk, and --sync sets the time of the write. An existing journal
+is continued, and a gap record marks the time in which nothing was recorded. At Ctrl-C or SIGTERM the command records
+the messages that have arrived, prints their number, and exits 0.
 
 An oz publisher sends only matching messages, and lost messages become gap records. With --bus the command joins a bus
 as a node and records the messages of all nodes. If the disk is full, the command reports it once and tries again.
@@ -176,13 +176,7 @@ def record(
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
-    """Record until a signal comes, and print the counts.
-
-    Args:
-        ctx: context of the command.
-        recorder: recorder of the journal.
-        line: function that returns the ready line. It is called when all publishers have answered.
-    """
+    """Record until a signal comes, and print the counts. `line` is called when all publishers have answered."""
     printed: str | None = None
 
     def state() -> str | None:

@@ -116,7 +116,7 @@ def replay(
         publisher: oz.Publisher | oz.Node
         if is_on_bus(given):
             settings = given | {"bind": bind, "connect": connect, "security": security}
-            # Without echo, the node does not receive its own messages. A replay has no subscriptions.
+            # A replay has no subscriptions. Without echo, the node does not receive its own messages.
             options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
             publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
             line = node_ready_line(publisher, is_whole=is_ready(publisher))

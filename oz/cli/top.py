@@ -54,7 +54,7 @@ _ANSWER_SECONDS = 1.0
 
 
 @click.command(help=_HELP, short_help="Show the nodes, subscribers and losses of the bus live.")
-@click.option("--once", is_flag=True, help="Print one state and exit.")
+@click.option("--once", is_flag=True, help="Print the tables once and exit.")
 @json_option("Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
@@ -180,7 +180,6 @@ class _Screen:
                         return
 
     def _press(self, key: str) -> bool:
-        """Handle a key; return whether to quit."""
         if self._typed is not None:
             if key in "\r\n":
                 self._wanted, self._typed = self._typed, None

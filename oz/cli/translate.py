@@ -19,8 +19,11 @@ _HELP = """Write PATTERN in another dialect, and show whether it matches the sam
 
 The relation is exact, wider (the translation matches more subjects), narrower (it matches fewer subjects), overlapping
 (it matches other subjects, and misses some) or undecided. If the relation is not exact, the command prints a subject
-that shows the difference. The translation matches unchanged subjects, although mqtt splits subjects at / and most other
-dialects split them at a dot. With --exchange it matches subjects in which / and the dot are exchanged.
+that shows the difference.
+
+mqtt splits subjects at /, and most other dialects split them at a dot. Nevertheless the translation is for the same
+subjects as PATTERN. With --exchange it is for subjects in which / and the dot are exchanged.
+
 The exit code is 0 if the translation is exact, 1 if it is not exact, and 2 if no translation exists.
 
 \b

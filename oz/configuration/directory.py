@@ -1,6 +1,6 @@
 """Directory in which the nodes of one host find each other: its default path, and checks of its mode and owner.
 
-A process that can write in the directory can impersonate each node. Therefore the directory must belong to the user of
+A process that can write in the directory can impersonate any node. Therefore the directory must belong to the user of
 the node, and no other user may enter it.
 """
 
@@ -46,8 +46,8 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
 
     Raises:
         ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, or has another
-            mode than 700. The error is also raised if all users can write in a parent directory without the sticky
-            bit, and so replace the directory. The system may also refuse to create the directory.
+            mode than 700. The error is also raised if the system refuses to create the directory, or if all users
+            can replace it: they can write to a parent directory that has no sticky bit.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):

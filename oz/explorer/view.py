@@ -110,7 +110,6 @@ class BusView:
         return found
 
     def _matches(self, text: str, dialect: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the summary of a pattern, and the rows of the busiest matching subjects."""
         with self._filter_lock:
             key = text, dialect
             found = self._filters.pop(key, None)

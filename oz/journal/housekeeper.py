@@ -165,7 +165,7 @@ def remove_old(
         now: the current time, in seconds since 1970.
 
     Returns:
-        The seconds until the next segment is too old; None without a segment that can become too old.
+        The seconds until the next segment is too old; None if no segment can become too old.
     """
     store = LocalStore(directory)
     files = store.segments()

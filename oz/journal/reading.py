@@ -161,7 +161,6 @@ class Reading:
         return None
 
     def _list(self) -> None:
-        """List the segments, and check that they do not overlap."""
         self._files = self._store.segments()
         for file, following in pairwise(self._files):
             if file.end is not None and following.first < file.end:
@@ -327,7 +326,6 @@ class Reading:
         return batches, place, _Outcome.MORE
 
     def _select(self, table: pa.Table, first: int) -> Iterator[pa.Table]:
-        """Yield the selected records from the offset `first` on."""
         skip = max(0, first - table["offset"][0].as_py())
         surplus = 0 if self._selection.end is None else max(0, self._at - self._selection.end)
         table = table.slice(skip, max(0, table.num_rows - skip - surplus))

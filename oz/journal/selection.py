@@ -278,7 +278,7 @@ class SubjectFilter:
 
 
 def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:
-    """Return a boolean for each row from the booleans for the values in a dictionary."""
+    """Convert a mask of the values in a dictionary to a mask of the rows."""
     hits = pc.indices_nonzero(mask)
     if len(hits) == 1:  # `equal` is three times as fast as `take`
         return pc.equal(indices, int_scalar(hits[0].as_py(), indices.type))

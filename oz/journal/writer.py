@@ -463,8 +463,8 @@ class _OpenStream:
         is_empty: whether the file has no accepted record.
         is_ending: whether the end of the segment has begun. No record is appended after it.
         is_scheduled: whether the housekeeper was woken since the file was created, so that it knows the age limit.
-        dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None
-            without such an append.
+        dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None if
+            nothing was appended since this sync.
     """
 
     def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:

@@ -347,7 +347,6 @@ class _Store(_Files):
         return count
 
     def append(self, rows: DataFrame, layout: Layout, journal: Path | None) -> None:
-        """Write the rows with offsets after the end of the archive as one batch."""
         staged = f"{self.staging}/writing/stream"
         found = self._stage(rows.where(F.col("offset") >= self.last.end), layout, staged)
         if found.rows:
@@ -427,7 +426,6 @@ def _open_archive(spark: SparkSession, path: Path) -> Iterator[_Store]:
 
 
 def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
-    """Return the offset of the first record to archive."""
     last = store.last
     segment = last.segment or checkpoint(journal, last.end).segment
     gap = resume(journal, Checkpoint(last.end, segment))
@@ -461,7 +459,6 @@ def _compact(store: _Store, layout: Layout, batch_rows: int) -> tuple[int, int]:
 
 
 def _lay_out(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Add the columns `day` and `first_token` to the rows, and sort them for files and row groups."""
     first_token = _first_token(layout)
     common = rows.groupBy(first_token.alias("name")).count().orderBy(F.desc("count"), "name")
     names = [row.name for row in common.limit(layout.max_tokens + 1).collect()]

@@ -211,7 +211,6 @@ def _publishers(
     *,
     is_whole: bool,
 ) -> list[dict[str, Any]]:
-    """Return the figures of each publisher: its messages, missing sequence numbers, and losses in gap records."""
     missing = gaps("sequence", "origin", order="offset") if is_whole else F.lit(None).cast("long")
     numbered = messages.withColumn("missing", missing)
     sent = numbered.groupBy("origin").agg(*counts, *span, F.sum("missing").alias("missing")).collect()

@@ -139,7 +139,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
 
 
 def partition_count(rows: int, options: SourceOptions) -> int:
-    """Return the number of partitions for a number of rows."""
+    """Return the number of partitions into which a read of `rows` rows is divided."""
     if options.partitions is not None:
         return options.partitions
     tasks = options.parallelism

@@ -181,7 +181,6 @@ def _rows(values: OptionValues, *, names_journal: bool) -> RowOptions:
 
 
 def _patterns(text: str) -> tuple[Pattern, ...]:
-    """Compile the patterns of a text that has one pattern in each line."""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines:
         # Other connectors separate topics by commas. In oz, a comma is a part of the subject.

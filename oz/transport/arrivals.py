@@ -10,7 +10,7 @@ of an admitted caller, because such a caller may close while it tries keys.
 
 If the authenticator refuses the key of a caller, it logs the refusal. The failed handshakes of the caller's search are
 then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at the beginning.
-Therefore later refusals hide no failures until `REFUSAL_SECONDS` have passed.
+Therefore a later refusal has this effect only if `REFUSAL_SECONDS` have passed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from oz.transport.monitors import Event, Outcome
 SEARCH_SECONDS = 3.0
 """Seconds that a caller's search for the key of a listener may take."""
 REFUSAL_SECONDS = 60.0
-"""Within this number of seconds after a refused key, a further refused key hides no failures of other callers."""
+"""After a refused key, failures are ignored for `SEARCH_SECONDS`. This happens at most once in this number of seconds,
+so that the failures of other callers are reported."""
 _MAX_FAILURES = 1_024
 """Maximum number of failures that wait for `SEARCH_SECONDS` to pass. Further failures are reported at once."""
 

@@ -76,8 +76,8 @@ def need(count: int, purpose: str) -> None:
 def _check(count: int, purpose: str) -> None:
     if has_free_descriptors(count):
         return
-    # FileIO objects, and not numbers of `os.open`: garbage collection closes an object that a signal handler's
-    # exception keeps out of the list.
+    # A signal handler may raise an exception before a new descriptor is in the list. Garbage collection then closes a
+    # FileIO object, but would not close a descriptor that `os.open` has returned.
     held: list[FileIO] = []
     try:
         while len(held) < count:
