@@ -51,7 +51,7 @@ _ARROW = {
 }
 
 # Entries of the column `headers` that are not headers, but other parts of a message; see oz.journal.records.
-_NOT_HEADERS = ("oz-frames", "oz-id", "oz-key")
+_NOT_HEADERS = ("oz-frames", "oz-id")
 
 _LARGEST = (1 << 63) - 1
 _SHOWN_BYTES = 60  # maximum number of bytes of a payload in the text of an error

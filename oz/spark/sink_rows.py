@@ -39,7 +39,7 @@ _HEADER_VALUES = (T.StringType, T.BinaryType, T.NumericType, T.BooleanType)
 _ID_BYTES = 16
 _LENGTHS = struct.Struct(">qqqq")
 _ABSENT = -1  # length of a null field in the digest
-_FRAMES, _KEY, _OWN = "oz-frames", "oz-key", "oz-"  # see oz.journal.records
+_FRAMES, _OWN = "oz-frames", "oz-"  # see oz.journal.records
 
 
 class Row(NamedTuple):
@@ -213,13 +213,12 @@ class RowReader:
         if headers:
             if isinstance(headers, bytes):
                 packed = headers
-                fields, frames, recorded_key = unpack_headers(headers)
+                fields, frames = unpack_headers(headers)
                 if frames:
                     raise ValueError(
                         f"the message was recorded with {len(frames) + 1} frames of payload, and a message has "
                         "one: join them in the column payload, and give a column headers without oz-frames"
                     )
-                key = recorded_key if key is None else key
             else:
                 fields = pack_values(headers)
                 packed = msgpack.packb(fields)
@@ -287,8 +286,8 @@ def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes], bytes | None]:
-    """Return the parts of a value of the column `headers`: headers, frames after the first payload frame, and key.
+def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes]]:
+    """Return the parts of a value of the column `headers`: headers, and frames after the first payload frame.
 
     Raises:
         ValueError: the value is no map of headers in MessagePack.
@@ -299,7 +298,7 @@ def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes], b
         raise ValueError(f"the headers are no MessagePack map: {error}") from None
     if not isinstance(found, dict):
         raise ValueError("the headers are no MessagePack map")
-    frames, key = found.pop(_FRAMES, []), found.pop(_KEY, None)
+    frames = found.pop(_FRAMES, [])
     fields = {name: value for name, value in found.items() if not name.startswith(_OWN)}
     check_extras(Extras(headers=fields))
-    return fields or None, frames, _bytes(key) if isinstance(key, (str, bytes)) else None
+    return fields or None, frames

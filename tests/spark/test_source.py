@@ -95,10 +95,10 @@ def test_a_schema_selects_columns(spark, recorded):
 
 
 def test_headers_become_a_map_a_key_and_a_time(spark, recorded):
-    frame = load(spark, recorded, headers="map", keyHeader="oz-key", timeHeader="sent", subject="b.c")
+    frame = load(spark, recorded, headers="map", keyHeader="k", timeHeader="sent", subject="b.c")
     rows = {row.offset: row for row in frame.collect()}
-    assert rows[8].headers == {"n": "8", "sent": "8000000000"}
-    assert (rows[8].key, rows[8].published.timestamp()) == (bytearray(b"k"), 8.0)
+    assert rows[8].headers == {"n": "8", "sent": "8000000000", "k": "key"}
+    assert (rows[8].key, rows[8].published.timestamp()) == (bytearray(b"key"), 8.0)
     assert (rows[3].headers, rows[3].key, rows[3].published) == (None, None, None)
 
 
