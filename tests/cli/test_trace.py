@@ -34,10 +34,8 @@ def join(directory):
 
 
 @pytest.fixture
-def trace(directory, monkeypatch):
+def trace(directory):
     """Run `oz trace` on the bus `lan`; return the exit code and the output."""
-    # On a busy machine a node may answer later than 2 seconds after its socket was found.
-    monkeypatch.setattr("oz.node.roster.GREETING_TIME", DEADLINE)
 
     def run(*arguments):
         joining = ("--bus", "lan", "--directory", directory, "--timeout", str(DEADLINE))
@@ -184,7 +182,9 @@ def test_parallel_forwarders_show_each_path_and_the_one_that_passes_a_group_on(d
         assert out.count("stands by for another forwarder") == 1
 
 
-def test_journal_is_shown_with_time_and_offset(join, trace, tmp_path):
+def test_journal_is_shown_with_time_and_offset(join, trace, tmp_path, monkeypatch):
+    # On a busy machine the recorder may answer later than 2 seconds after its socket was found.
+    monkeypatch.setattr("oz.node.roster.GREETING_TIME", DEADLINE)
     directory = tmp_path / "journal"
     with Recorder(directory, "md.>", source=join("recorder")) as recorder:
         thread = Thread(recorder.run)
