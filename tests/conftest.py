@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# pytest rewrites the asserts of what brings a plugin: of all of oz, and of all of Hypothesis, for seconds.
+# pytest rewrites the asserts of each package that brings a plugin. For oz and Hypothesis this takes seconds.
 for finder in sys.meta_path:
     getattr(finder, "_must_rewrite", set()).difference_update({"oz", "hypothesis"})
 
@@ -21,17 +21,18 @@ from support.sizes import size  # noqa: E402
 # A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests start hundreds of programs. Where nothing compiled may be kept, each compiles all of oz for itself,
-# which is nearly half of all that the tests of commands work.
+# Tests start hundreds of programs. Without bytecode files each program compiles all of oz, which is nearly half
+# of the processor time of the command tests.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
-# It waits for a disk, which no test can tell: none takes the power away. What is no file is still an error.
+# fsync waits for the disk, and only a power failure shows its effect. fstat also fails for a bad descriptor.
 os.fsync = os.fstat
 
-# Of each property. HYPOTHESIS_PROFILE chooses a profile by name: "thorough" is for a hunt on a quiet machine.
+# Number of examples of each property. HYPOTHESIS_PROFILE chooses a profile: "thorough" is for long runs on an idle
+# machine.
 EXAMPLES = size(10, 2_000)
-# Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
+# Deadlines and the check "too slow" fail when other processes use the machine.
 settings.register_profile(
     "dev", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -65,12 +66,12 @@ def kind(request):
 
 @pytest.fixture(autouse=True)
 def fresh_log_rates():
-    """Let no test's lines count as too many because of those of another."""
+    """Reset the rate limits of the logs, so that log lines of an earlier test do not suppress lines of this test."""
     forget_rates()
 
 
 def pytest_configure(config):
-    """Compile all tests once, before each of several processes does, where that has not been done."""
+    """Compile all tests once, so that the workers of pytest-xdist do not each compile them."""
     here = Path(__file__).parent
     are_several = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     is_done = any(here.glob("subjects/__pycache__/test_*-pytest-*"))
@@ -99,7 +100,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Have a worker that is done take tests of another: the long ones stand side by side."""
+    """Return a scheduler in which idle workers take tests of busy workers: long tests follow each other in a file."""
     if config.getvalue("dist") != "load":
         return None
     from xdist.scheduler import WorkStealingScheduling
@@ -108,7 +109,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """Properties are tried on more examples by `tox -e heavy`."""
+    """Mark the property tests as `sized`: `tox -e heavy` runs them with more examples."""
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.sized)
@@ -116,7 +117,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Have garbage be looked for among what tests make, and not among thousands of tests each time."""
+    """Freeze the collected tests, so that garbage collections during the run do not scan them."""
     gc.disable()
     try:
         return (yield)
@@ -127,7 +128,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item):
-    """Refuse a test that leaves a signal ignored: the programs of later tests would be born ignoring it."""
+    """Fail if a test leaves a signal ignored, because the programs of later tests would inherit that."""
     result = yield
     ignored = [
         element.name

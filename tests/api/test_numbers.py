@@ -27,7 +27,7 @@ WRONG = ("5", b"5", [5], 5j, True, nan)
 MADE_BY_OZ = re.compile(
     r"\w*(Stats|Status|Subscription|Info|Snapshot|Times)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting"
 )
-"""Classes whose objects users get, and do not make: their numbers are what oz put there."""
+"""Classes whose objects only oz creates: oz sets their numbers, and does not check them."""
 
 OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option", "socket_type"}
 """Numbers that pyzmq means in its own way; so is the `timeout` of `poll`, but for `oz.Poller`'s."""
@@ -58,7 +58,7 @@ REQUIRED = {
 
 
 def numbers():
-    """Give each number that a public callable takes: its owner's path, the callable's name, its own name."""
+    """Return each numeric parameter of the public callables: path of the owner, name of the callable, own name."""
     for module in MODULES:
         for name in sys.modules[module].__all__:
             found = getattr(sys.modules[module], name)
@@ -149,7 +149,7 @@ async def call(function, arguments):
 
 
 async def refusals(directory):
-    """Give what is wrong with how wrong numbers are refused."""
+    """Return the wrong numbers that are accepted or refused without parameter and value in the message."""
     async with AsyncExitStack() as opened:
         made = await objects(directory, opened)
         for owner, name, number in ALL:

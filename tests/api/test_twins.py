@@ -30,7 +30,7 @@ def public(cls):
 
 
 def methods(twin):
-    """Give the names of methods that both have, and both."""
+    """Return the methods that both twins have: name, synchronous method, asyncio method."""
     sync, of_loop = TWINS[twin]
     for name in sorted(public(sync) & public(of_loop)):
         if callable(getattr(sync, name)):

@@ -31,7 +31,7 @@ def test_output_of_sub_is_published_again_unchanged(oz_run, endpoint, stdin):
     copying = Thread(copy)
     pub = ("pub", "-", "-j", "-b", endpoint, "--wait", "60", "--dialect", "redis", "-H", "n=0", "-H", "own=1")
     assert oz_run(*pub, stdin=reading).code == 0
-    # The headers of a line replace those of the command.
+    # The headers of a line replace the headers of the command.
     expected = [HEADERS | read_json_line(json.dumps(line).encode())[2] for line in LINES]
     messages = copying.outcome()
     assert [dict(message.headers) for message in messages] == expected

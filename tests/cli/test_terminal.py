@@ -1,4 +1,4 @@
-"""What a person sees: stdout and stderr are a terminal."""
+"""Output of `oz` on a terminal."""
 
 import os
 import pty

@@ -281,7 +281,7 @@ def test_questions_that_wait_are_bounded_by_bytes(join, monkeypatch):
     engine, answered = join("desk")._node, []
     monkeypatch.setattr(engine.publisher, "direct", lambda peer, *_: answered.append(peer))
     (link,) = engine.readiness._links_to(engine.id)
-    # Not those of the engine, whose thread would answer between two questions.
+    # The engine's own `Traces` would answer between two questions, in the engine's thread.
     traces = Traces(engine)
     for number in range(50):
         question = [number.to_bytes(16), 0, b"md.x", b"", bytes(1_000_000)]

@@ -1,4 +1,4 @@
-"""The compiled part of links: the results are those of the twins in Python, whatever the bytes are."""
+"""Compiled functions of links: for any bytes they return the same results as their Python twins."""
 
 from __future__ import annotations
 

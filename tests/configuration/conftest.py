@@ -35,7 +35,7 @@ def write_file(tmp_path):
 
 @pytest.fixture
 def somebody_else(monkeypatch):
-    """Give files to another user. Without root, the process gets another user id in place of that."""
+    """Return a function that changes the owner of files. Without root it changes the user id of the process."""
     me = os.geteuid()
 
     def give(*paths):

@@ -62,7 +62,7 @@ def test_a_variable_lists_endpoints_with_commas_or_blanks(text, monkeypatch):
 
 
 def test_a_home_may_be_written_as_a_tilde(monkeypatch):
-    # A short one, whatever the path of this test's own directory is.
+    # The directory of this test may be too long for sockets.
     monkeypatch.setenv("HOME", "/home/me")
     assert resolve(directory="~/oz").directory == Path("/home/me/oz")
 

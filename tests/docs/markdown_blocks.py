@@ -1,4 +1,4 @@
-"""The fenced code blocks of the README and of `docs`, and what each says about being run."""
+"""Fenced code blocks of the README and of `docs`, and their instructions for running them."""
 
 import re
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ _OPERATORS = frozenset("|&;()")
 
 
 def script(language: str, text: str) -> str:
-    """What to give to the shell: all of an sh block, the `$ ` lines of a console block."""
+    """Return the input of the shell: all lines of an sh block, or the `$ ` lines of a console block."""
     if language != "console":
         return text
     return "\n".join([*_console(text)[0], ""])

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target reads any bytes, and raises nothing but the error that its reader documents."""
+"""Fuzz targets: each reads any bytes, and raises only the error that its reader documents."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_link_waits_for_the_ping_that_the_last_one_has_promised(beats):
 
 
 def test_rare_pings_are_acknowledged_as_often():
-    """A publisher takes a program that it has not heard for a minute for one that does not read."""
+    """Because a session without frames for `SLOW_AFTER` seconds counts as silent, rare PINGs do not delay ACKs."""
     one, acknowledged = live(5), 0
     for _ in range(2 * links.SLOW_PINGS // links.MAX_BEATS):
         one.read(links.encode_ping(Ping(5, 1, {}, links.MAX_BEATS)))

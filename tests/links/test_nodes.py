@@ -1,4 +1,4 @@
-"""What nodes need of sessions: cards, admission, events, the direct stream, responders."""
+"""Features of sessions that nodes use: cards, admission, events, the direct stream, responders."""
 
 import pytest
 

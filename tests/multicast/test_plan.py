@@ -52,12 +52,12 @@ def test_a_plan_holds_the_outage_and_its_repair_and_carries_the_load(load):
     options = found.options
     window = compute_sqns(options.rate_kbps, round(options.recovery * 1000), options.mtu)
     assert window == found.window
-    # Heartbeats take places in the window too. Repairs took up to 5 s: with less, what an outage lost first
-    # had left the window.
+    # Heartbeats take places in the window too. Repairs took up to 5 s: in a smaller window, the first lost packets
+    # of an outage were overwritten before their repair.
     assert window >= (found.packets + BEATS) * (load.outage + 7.5)
     assert found.wire_kbps > BEATS * (BEAT_SIZE + HEADERS) * 8 / 1000
     assert usable_kbps(options.rate_kbps, options.mtu) >= found.wire_kbps
-    # As long as libpgm may take to repair what the outage took, whatever the subscriber can see.
+    # libpgm may need REPAIR_SECONDS after the outage. In that time the subscriber must not connect again.
     assert options.stale_after >= load.outage + REPAIR_SECONDS
     assert options.rate_kbps * 125 * options.recovery <= MAX_WINDOW
     assert found.lost >= (found.packets + BEATS) * load.outage

@@ -28,7 +28,7 @@ def stage(network):
 
 
 def outcome(stage, subscriber, *sent, **options):
-    """Return the checked counts of a subscriber, from its first message on, and those of its packets."""
+    """Check the messages of a subscriber. Return its counts of messages, from its first message on, and of packets."""
     got = stage.outcome(subscriber, sent)
     playing.check(sent, got, **options)
     first = {item["name"]: item["first"] for item in got["publishers"]}

@@ -1,4 +1,4 @@
-"""A signal whose handler raises inside the constructor of a node: the node leaves nothing, and no call hangs."""
+"""Signal handlers that raise inside the constructor of a node: no thread or socket remains, and no call hangs."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ import pytest
 
 from support.sizes import one_of_each, size
 
-# Python calls signal handlers at the start of a function, and after calls. "calls" are places in all of oz and pyzmq,
-# "bytecodes" are all places in the constructor of the node itself, once its engine begins.
+# Python calls signal handlers at the start of a function, and after calls. The kind "calls" means such places in all
+# of oz and pyzmq. The kind "bytecodes" means all bytecodes in the constructor of the node, after its engine starts.
 PROGRAM = """
 import asyncio, faulthandler, gc, os, sys, threading, warnings
 import oz, oz.asyncio

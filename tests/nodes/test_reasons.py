@@ -1,4 +1,4 @@
-"""What a node says when something does not come: reasons in the text of `Timeout`, and sockets that were deleted."""
+"""Reasons in the text of `Timeout`, and warnings about deleted sockets."""
 
 import os
 import shutil

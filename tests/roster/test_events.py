@@ -1,4 +1,4 @@
-"""Events in any order: effects of the roster fit each other, whatever peers and the network do."""
+"""Events in any order: the effects of the roster stay consistent."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,1 +1,1 @@
-"""A bus in one process on a virtual clock, with faults by a seed, and what must be so after each run."""
+"""Simulation of a bus in one process on a virtual clock. A seed chooses the faults; each run ends with checks."""

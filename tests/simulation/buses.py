@@ -1,7 +1,8 @@
 """Runs of whole buses: nodes, name servers and forwarders, with faults, kills and restarts.
 
-A seed decides how many nodes there are, how they find each other (by the directory of a host, by an endpoint of a
-node, or by a name server), and whether forwarders join two buses. Nodes publish news, jobs of a group and requests.
+A seed decides the number of nodes, and whether forwarders join two buses. It also decides how nodes find each other:
+by the directory of a host, by an endpoint of a node, or by a name server. Nodes publish news, jobs of a group and
+requests.
 """
 
 from __future__ import annotations
@@ -387,7 +388,7 @@ class BusWorld(World):
         return all(self.is_reachable(name, other) for other in self.names)
 
     def _late(self, last):
-        """Return the lives that have not received the last news, each with those that are missing."""
+        """Return the lives that have not received all of the last news, each with the missing numbers."""
         found = []
         for life in self.lives:
             if not life.is_over and life.name != SLOW:
@@ -442,7 +443,7 @@ class BusWorld(World):
     def _check_life(self, life, origin, published):
         """News arrive once and in order, and missing ones are counted by gaps."""
         heard, gaps = life.heard[origin], life.gaps[origin]
-        # After a fault a forwarder passes messages on that are older than those of the other forwarder.
+        # After a fault, messages of one forwarder may arrive after newer messages of the other forwarder.
         self._check_received(
             life, origin, published, may_swap=self._crosses(life, origin) and self.is_doubled
         )

@@ -16,13 +16,13 @@ from support.inside import engine_of
 RETURNS = 5.0
 """Virtual seconds within which connections are made again after the last fault."""
 READY = 5.0
-"""Virtual seconds within which all subscriptions are served then."""
+"""Virtual seconds after the last fault within which all subscriptions are served."""
 READY_PLAIN = 45.0
-"""The same for a subscriber of a publisher that has no links any more: a link without publisher ends after 32 s."""
+"""READY of a subscriber whose publisher was restarted without links, because its old link ends after 32 s."""
 LEARNS = 7.0
 """Virtual seconds within which a publisher learns of a subscription whose DECLARE a connection has lost."""
 SETTLES = 10.0
-"""Virtual seconds within which all messages are delivered then."""
+"""Virtual seconds after the last fault within which all messages are delivered."""
 DRAINS = 3.0
 """Virtual seconds within which slow subscribers and workers have handled their queues."""
 MESSAGES, JOBS = 30, 5
@@ -246,7 +246,7 @@ class LinkWorld(World):
         self._check_jobs()
 
     def _late(self, last):
-        """Return the subscribers that have not received the last messages, each with those that are missing."""
+        """Return the subscribers that have not received all of the last messages, each with the missing numbers."""
         subjects = {number: subject for item in self.published.values() for number, subject in item.items()}
         found = []
         for life in self.lives:
@@ -294,7 +294,7 @@ class LinkWorld(World):
             check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
         else:
             check(counted == len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
-        # The first message of a publisher may tell of losses of the one that it replaced.
+        # The first message of a publisher may report losses of the publisher that it replaced.
         before = sum(life.before.values())
         check(None in every or before <= sum(every), "{} counts {} before messages", life.name, before)
 

@@ -1,15 +1,15 @@
-"""Cutting the faults and actors of a failing run down to those that it needs: delta debugging."""
+"""Delta debugging: reduce the faults and actors of a failing run."""
 
 from __future__ import annotations
 
 
 def minimise(faults, fails, max_runs=200):
-    """Return few of the faults with which it still fails.
+    """Return a small subset of the faults with which the run still fails.
 
     Args:
-        faults: those of a run that fails.
-        fails: tells whether a run with some of them fails in the same way.
-        max_runs: runs at most.
+        faults: faults of a failing run.
+        fails: returns whether a run with a subset of the faults fails in the same way.
+        max_runs: maximum number of runs.
     """
     parts = 2
     runs = 0

@@ -1,7 +1,7 @@
 """Defects of the history of oz that the simulation finds: without them a green run would prove nothing.
 
-An entry with the id of a commit takes back what the commit mended, and `git show` tells why. Other entries remove a
-mechanism. A seed is the first one that was seen to fail.
+An entry with the id of a commit reverts the fix of that commit; `git show` explains the fix. Other entries remove a
+mechanism. The seed of an entry is the first seed whose run failed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_spark_counts_what_the_patterns_match():
 
 
 def counting(*counts):
-    """Have neither the sockets nor Spark do anything."""
+    """Return code that replaces the sockets and the Spark job of the demo by fixed counts."""
     return f"""
 import oz.demo.run as demo
 results = [demo.PatternResult("p", "nats", ("p",), n, n, n, rate=1.0) for n in {DELIVERED}]

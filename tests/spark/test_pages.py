@@ -28,7 +28,7 @@ def test_each_example_of_a_page_runs_after_those_before_it(page, tmp_path):
     modules = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     work, output = tmp_path / "work", tmp_path / "output"
     work.mkdir()
-    # Into a file: what an example leaves in the background would keep a pipe open.
+    # The output goes into a file, because background processes of an example would keep a pipe open.
     with output.open("w") as written:
         started = subprocess.Popen(
             [sys.executable, str(HERE / "page_examples.py"), str(page)],

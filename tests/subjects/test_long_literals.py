@@ -42,7 +42,7 @@ def for_engine(text, flags=0):
 
 
 def run(work, cases):
-    """Run a program for each case, with the case as `case`. The last case of the output is the one that fails."""
+    """Run a program with each case as `case`. If the program fails, its last line of output is the failing case."""
     script = f"""
 import resource, oz, oz.subjects.pattern
 resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT}))

@@ -1,4 +1,4 @@
-"""The bounds of what a publisher compiles: each pattern by itself, and those of a connection together."""
+"""Bounds of the patterns that a publisher compiles: of each pattern, and of all patterns of a connection."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_regex_beyond_what_is_certain_is_undecidable(text):
 
 
 def engine_joins_sets_in_any_case():
-    """Tell whether regex is without the defect that it had until the autumn of 2026."""
+    """Return whether this version of regex compiles a set of all characters that ignores case."""
     try:
         regex.compile(r"(?i)[^\w\W]")
     except AttributeError:

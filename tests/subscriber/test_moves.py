@@ -73,7 +73,7 @@ def script():
 
 
 def attend(sub, script, condition):
-    """Let both sides work until a condition holds."""
+    """Run the engine of the subscriber and the script of the publisher until a condition holds."""
 
     def check():
         sub._engine.attend()

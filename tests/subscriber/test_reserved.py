@@ -18,7 +18,7 @@ def test_wildcards_do_not_match_reserved_subjects(filtering):
         named.subscribe("_OZ.*")
         for item in (everything, named):
             item.wait_ready(timeout=DEADLINE)
-        # A plain publisher counts the prefixes of `everything` that the subject has: those of ">" and "*.x".
+        # A plain publisher counts prefixes. The subject begins with the prefixes of ">" and "*.x" of `everything`.
         count = 2 if filtering == "publisher" else 3
         publisher.wait_for_subscribers("_OZ.x", count=count, timeout=DEADLINE)
         publisher.publish("_OZ.x", b"reserved")

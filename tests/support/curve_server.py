@@ -1,6 +1,6 @@
-"""A server of CURVE that says what it likes: libzmq lets no program send properties of such names.
+"""CURVE server that sends any properties, including names that libzmq does not let programs send.
 
-It speaks ZMTP by hand, with the libsodium that pyzmq's wheels bring. Sources: ZeroMQ RFC 23 and RFC 26.
+It implements ZMTP itself, with the libsodium of pyzmq's wheels. Sources: ZeroMQ RFC 23 and RFC 26.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Hosts for a test: network namespaces on a bridge of their own, with links that lose, take time, or are cut.
+"""Hosts for a test: network namespaces on a bridge, with links that lose, delay or drop all packets.
 
-Nothing here touches the network of the machine: the bridge lives in a namespace too. Everything is named
-after the process that built it, and removed at the end; what a killed process left, by the next one.
+The bridge is in a namespace too, so that the network of the machine does not change. The names of namespaces contain
+the id of the process that created them. It removes them at its end. The next process removes namespaces of a killed
+process.
 """
 
 import atexit
@@ -19,7 +20,7 @@ _numbers = itertools.count()
 GROUP = "239.192.7.1"
 
 # The type of a PGM packet is its fifth byte, behind the eight of the UDP header: 4 is data, 5 a repair.
-# Source: RFC 3208, section 8. What is to be lost is marked first, so that it can be counted by kind.
+# Source: RFC 3208, section 8. Packets are marked before they are dropped, so that each kind has a counter.
 RULES = """
     table inet oz {{
         counter lost_data {{ }}
@@ -62,7 +63,7 @@ def missing():
 
 
 def _refused(*command, text=None):
-    """Say why a command did not do its work; None when it did."""
+    """Return the error of a command, or None if it succeeded."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=text)
     return next(iter(done.stderr.splitlines()), f"{command[0]} failed") if done.returncode else None
 
@@ -87,7 +88,7 @@ class Host:
         self.address = address
 
     def command(self, *arguments):
-        """Give the command line that runs a program there."""
+        """Return the command line that runs a program on this host."""
         return ["ip", "netns", "exec", self.namespace, *map(str, arguments)]
 
     def lose(self, percent, protocol="udp"):
@@ -101,12 +102,12 @@ class Host:
 
     @staticmethod
     def drops(percent, protocol):
-        """Give the rules that do that."""
+        """Return the nftables rules that drop a percentage of packets."""
         chance = f"numgen random mod 1000 < {round(10 * percent)} " if percent < 100 else ""
         return DROPS.format(chance=chance, protocol=protocol) if percent else ""
 
     def reset(self):
-        """Lose nothing, and count anew."""
+        """Stop losses, and reset the counters."""
         self.lose(0)
         run(*self.command("nft", "reset", "counters"))
 
@@ -179,7 +180,7 @@ class Network:
         self.hosts.append(host)
 
     def narrow(self, host, mtu):
-        """Have a link take no larger IP packets."""
+        """Set the maximum size of IP packets on the link of a host."""
         number = self.hosts.index(host) + 1
         run("ip", "-n", self._bridge, "link", "set", f"p{number}", "mtu", str(mtu))
         run("ip", "-n", host.namespace, "link", "set", "lan", "mtu", str(mtu))
@@ -192,7 +193,7 @@ class Network:
         return hosts
 
     def remove(self):
-        """Take it down; a second call does nothing."""
+        """Remove the namespaces. A second call has no effect."""
         atexit.unregister(self.remove)
         if self._links is not None:
             self._links.kill()

@@ -1,7 +1,7 @@
-"""Links that take their time: `slow_links.py SECONDS COUNT`, in the namespace of a bridge.
+"""Links with a delay: `slow_links.py SECONDS COUNT`, in the namespace of a bridge.
 
-Makes pairs of interfaces, `h1` and `p1` and so on, says `ready`, and passes every frame that one of a pair
-gets on to the other, so many seconds later. Kernels of virtual machines and containers often lack netem.
+The program creates pairs of interfaces (`h1` and `p1`, `h2` and `p2` …) and prints `ready`. It forwards each frame
+between the two interfaces of a pair after SECONDS. Kernels of virtual machines and containers often lack netem.
 """
 
 import fcntl

@@ -47,7 +47,7 @@ def sockets() -> None:
 
 
 def drop_in(context: zmq.Context[Any]) -> None:
-    # By pyzmq's annotations `context.socket` returns the context's own class, whatever `socket_class` is.
+    # pyzmq's annotations ignore `socket_class`: `context.socket` returns the class of the context.
     context.socket(zmq.SUB, socket_class=oz.SubSocket, dialect="nats").close()
     subscriber = oz.SubSocket(context, dialect="nats")
     subscriber.setsockopt(zmq.SUBSCRIBE, b"news.")

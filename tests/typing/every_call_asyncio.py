@@ -1,4 +1,4 @@
-"""Calls of `oz.asyncio` whose types differ from those of `oz`. They are checked, not run.
+"""Calls of `oz.asyncio` whose types differ from the types in `oz`. mypy checks them; no test runs them.
 
 `tests/api/test_twins.py` checks that the other calls have the same arguments and results.
 """

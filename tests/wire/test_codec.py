@@ -103,6 +103,3 @@ def test_what_json_has_no_form_for_is_refused():
 
 def test_json_is_utf8_and_short():
     assert find_codec("json").encode({"a": ["ü", 1]}) == '{"a":["ü",1]}'.encode()
-
-
-# what nodes tell each other, whatever the codecs of their applications are

@@ -44,7 +44,7 @@ class Interrupts:
         return None
 
     def sent_often(self):
-        """Interrupt the main thread every 0.5 ms, whatever it does."""
+        """Interrupt the main thread every 0.5 ms."""
         return alarms(self._handle, 0.0005)
 
     def send(self):
