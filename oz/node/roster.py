@@ -22,9 +22,9 @@ that closes, or that is replaced by a new process, is removed at once. Seeds alw
 
 When a node sends its first HELLO, this node introduces its peers to it. The new node dials these peers. Each of them
 dials back when the HELLO of the new node arrives. Two peers in the directory of this node are not introduced to each
-other, because both read the directory. An introduction may be incomplete or stale. Therefore, every `NAME_INTERVAL`,
-this node introduces all peers to one peer, each time to another peer. So two halves of a bus join when any two nodes
-from different halves have contact.
+other, because both read the directory. An introduction may be incomplete or stale. Therefore, once every
+`NAME_INTERVAL`, this node picks a different peer, and introduces all other peers to it. So two halves of a bus join
+when any two nodes from different halves have contact.
 
 A peer whose process was killed is lost at once. Then the connection of the link has ended, and the endpoint refuses a
 new connection. In addition, a PING must show that the session has no connection either. While the session has a

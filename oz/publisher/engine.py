@@ -222,8 +222,8 @@ class Engine:
             )
         self.settings = Settings(
             window=WINDOW,
-            # Subscribers acknowledge each quarter of this size. If the window were larger than `pending_bytes`, a full
-            # publisher would often wait until a timer makes the subscriber acknowledge.
+            # A subscriber sends an acknowledgement each time it has received a quarter of `window_bytes`. If the window
+            # were larger than `pending_bytes`, a full publisher would often wait for a timer of the subscriber.
             window_bytes=min(options.resume_bytes, options.pending_bytes),
             pending_bytes=options.pending_bytes,
             total_bytes=max(_TOTAL_BYTES, options.pending_bytes),

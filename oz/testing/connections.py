@@ -93,7 +93,7 @@ class End:
                 self.network.clock.call_at(self.network.now + self.network.latency, self._shake_hands)
 
     def _find(self) -> Port | None:
-        """Return the port that is bound to the target. If the port cannot be reached, try again later."""
+        """Return the port that is bound to the target. If it cannot be reached, schedule another attempt."""
         if self.has_ended or self.target is None:
             return None
         network, host = self.network, self.socket.host
