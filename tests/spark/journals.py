@@ -33,9 +33,7 @@ def record(offset):
         "sequence": offset,
         "position": offset * 2,
         "reply_to": b"r" if offset % 2 else None,
-        "headers": msgpack.packb({"n": offset, "sent": offset * 10**9, "k": "key"})
-        if offset % 3
-        else None,
+        "headers": msgpack.packb({"n": offset, "sent": offset * 10**9, "k": "key"}) if offset % 3 else None,
     }
 
 
