@@ -128,7 +128,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Address as `HOST:PORT`, with the bound port."""
+        """Address of the server, host and bound port with a colon between them."""
         host, port = self._server.server_address[:2]
         return format_address(str(host), port)
 

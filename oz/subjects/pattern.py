@@ -154,7 +154,7 @@ class Pattern:
         """Return the pattern as an expression, which `relations` compares.
 
         Raises:
-            Undecidable: a regex has a feature that expressions lack.
+            Undecidable: a regex has a feature that `Expression` lacks.
         """
         literal = self._compiled.literal
         return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)

@@ -54,7 +54,7 @@ def read_regex(text: str, flags: int) -> Expression:
         flags: flags of the compiled regex.
 
     Raises:
-        Undecidable: the regex has a feature that expressions lack.
+        Undecidable: the regex has a feature that `Expression` lacks.
     """
     flags &= ~int(regex.DEBUG)
     try:

@@ -97,7 +97,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
     """Return the automaton of a pattern.
 
     Raises:
-        Undecidable: the pattern is a regex with a feature that expressions lack, or its automaton is too large.
+        Undecidable: the pattern is a regex with a feature that `Expression` lacks, or its automaton is too large.
     """
     return Automaton(pattern._expression())
 

@@ -218,7 +218,7 @@ class Dialect(ABC):
         """Return the expression of a pattern that has wildcards. `oz.subjects.relations` compares expressions.
 
         Raises:
-            Undecidable: the pattern has a feature that expressions lack.
+            Undecidable: the pattern has a feature that `Expression` lacks.
         """
 
     def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:

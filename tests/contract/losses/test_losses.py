@@ -315,18 +315,18 @@ def test_subscriber_that_stays_away_is_forgotten(proxied):
 
 
 @promise('on_full="block" also waits when `pending_bytes` is the limit.', not_for=NO_PREFIX)
-@cases("kind", ["small", "large", "mixed", "headers", "group"])
-def test_block_waits_for_bytes(sockets, api, kind):
+@cases("traffic", ["small", "large", "mixed", "headers", "group"])
+def test_block_waits_for_bytes(sockets, api, traffic):
     limit = 1 << 18
     publisher = sockets.publisher(
         on_full="block",
         options=Options(resume_bytes=1 << 16, pending_bytes=limit, high_water_mark=100_000),
     )
     subscriber = sockets.subscriber(publisher, options=Options(resume_bytes=1 << 16, high_water_mark=100))
-    sockets.subscribe(publisher, subscriber, ["a.*", "end"], **({"group": "g"} if kind == "group" else {}))
-    sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(kind, [3_000])
-    count = {"small": 20_000, "large": 40}.get(kind, 1_000)
-    headers = {"name": "value"} if kind == "headers" else None
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"], **({"group": "g"} if traffic == "group" else {}))
+    sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(traffic, [3_000])
+    count = {"small": 20_000, "large": 40}.get(traffic, 1_000)
+    headers = {"name": "value"} if traffic == "headers" else None
     maximum = 0
 
     def publish():
