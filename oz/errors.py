@@ -10,7 +10,7 @@
     ├── Timeout (TimeoutError)           the timeout of a call has passed
     ├── NoResponders                     no node of the bus has a subscription for a request
     ├── PeerLost                         the node that received a request is lost, or has closed
-    ├── ReplyError                       the responder's handler raised, or a replied message is no request
+    ├── ReplyError                       the handler of the responder raised, or `reply` had no request
     ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
     ├── OwnershipError (RuntimeError)    an object used after a fork, or in another event loop
     ├── ConfigurationError (ValueError)  a wrong value of a setting or option, or a wrong file

@@ -100,7 +100,8 @@ class Reading:
         self._pause = _SHORTEST_WAIT
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
-        """Yield tables and gaps in the order of offsets. No table is empty. The column `subject` may be a dictionary.
+        """Yield tables and gaps in the order of offsets. No table is empty.
+        The column `subject` may be dictionary-encoded.
 
         Raises:
             DamageError: a file is damaged.

@@ -200,7 +200,7 @@ def read_records(
     """Yield a `Record` or a `JournalGap` for each row of a table.
 
     Args:
-        table: the rows, with all columns. The column `subject` may be a dictionary.
+        table: the rows, with all columns. The column `subject` may be dictionary-encoded.
         decode: function that decodes a payload. With None, payloads are bytes.
     """
     offsets, payloads = table["offset"].to_pylist(), table["payload"].to_pylist()

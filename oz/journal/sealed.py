@@ -66,7 +66,7 @@ MAX_GROUP_BYTES = 256 << 20
 MAX_SUBJECTS = 1 << 16  # maximum size of the list of subjects in bytes
 
 _MAGIC = b"PAR1"
-_TAIL = 8  # number of bytes after the footer: its length, and the magic bytes
+_TAIL = 8  # number of bytes after the footer; they contain its length and the magic bytes
 _CHECKSUMS = "crc32:"
 _ALL = range(len(COLUMNS))
 _GROUP_CHECKSUMS = struct.Struct(f">{len(COLUMNS)}I")

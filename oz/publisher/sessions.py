@@ -1049,7 +1049,7 @@ class Sessions:
         for stream in session.streams.values():
             if stream.redelivers and self._has_heir(stream):
                 after = self.settings.resume_seconds if stream.options.policy == "sticky" else REDELIVER_AFTER
-                # `tick` moves the messages when it sends one of the next PINGs.
+                # `tick` gives the messages to another member within two ping intervals.
                 limit = max(limit, after + 2 * PING_INTERVAL)
         return limit
 

@@ -74,15 +74,15 @@ class GatewayStats:
     """Counters of a gateway. All except `restarts` count messages."""
 
     received: int = 0
-    """Messages from multicast that were published to local subscribers."""
+    """Number of multicast messages that were published to local subscribers."""
     lost: int = 0
-    """Messages from multicast that were lost. Local subscribers received gaps."""
+    """Number of multicast messages that were lost. Local subscribers received gaps."""
     sent: int = 0
-    """Messages from local publishers that were passed to the sender."""
+    """Number of local messages that were passed to the sender."""
     unsent: int = 0
-    """Messages from local publishers that were lost before they reached the sender. Multicast subscribers get gaps."""
+    """Number of local messages that were lost before they reached the sender. Multicast subscribers get gaps."""
     refused: int = 0
-    """Messages that the publisher of the gateway refused because of their subject or headers."""
+    """Number of messages that the publisher of the gateway refused, because of their subject or headers."""
     restarts: int = 0
     """Number of restarts of multicast processes."""
 
