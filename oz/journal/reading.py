@@ -101,6 +101,7 @@ class Reading:
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
         """Yield tables and gaps in the order of offsets. No table is empty.
+
         The column `subject` may be dictionary-encoded.
 
         Raises:
