@@ -94,6 +94,18 @@ call_lock(PyObject *lock, PyObject *name, PyObject *argument)
     return done == NULL ? -1 : done == Py_True;
 }
 
+/* Release a lock without changing the current exception. */
+static void
+let_go(PyObject *lock)
+{
+    PyObject *type, *raised, *traceback;
+    PyErr_Fetch(&type, &raised, &traceback);
+    if (call_lock(lock, name_release, NULL) < 0) {
+        PyErr_WriteUnraisable(lock);
+    }
+    PyErr_Restore(type, raised, traceback);
+}
+
 /* Receiving ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -278,7 +290,8 @@ put_others(Receiver *self, PyObject *messages)
 }
 
 /* Deliver the messages of a frame: return the first message, put the other messages into the queue, and update the
-   link and the counters. Return NULL if the twin must process the frame. */
+   link and the counters. Return NULL if the twin must process the frame. Return NULL with an exception if a signal
+   handler has raised in `find`. */
 static PyObject *
 accept(Receiver *self, PyObject *lone, Joined *joined)
 {
@@ -308,7 +321,6 @@ accept(Receiver *self, PyObject *lone, Joined *joined)
     Py_XDECREF(arrival);
     Py_XDECREF(messages);
     if (first == NULL) {
-        PyErr_Clear();
         drop_changes(&changes);
         return NULL;
     }
@@ -377,7 +389,12 @@ read_lone(Receiver *self, PyObject **message)
         *message = accept(self, lone, &joined);
     }
     if (result == FOUND && *message == NULL) {
-        result = keep_frames(list, frames, count) ? OTHER : -1;
+        PyObject *type, *raised, *traceback;
+        PyErr_Fetch(&type, &raised, &traceback);
+        result = keep_frames(list, frames, count) && type == NULL ? OTHER : -1;
+        if (type != NULL) {
+            PyErr_Restore(type, raised, traceback);
+        }
     }
     Py_DECREF(lone);
     for (int place = 0; place < count; place++) {
@@ -427,19 +444,11 @@ poll_lone(Receiver *self, PyObject *version, int descriptor, double seconds, PyO
     if (!is_done || !is_ended || call_lock(self->lock, name_acquire, NULL) < 0) {
         return -1;
     }
-    return read_lone(self, message);
-}
-
-/* Release a lock without changing the current exception. */
-static void
-let_go(PyObject *lock)
-{
-    PyObject *type, *raised, *traceback;
-    PyErr_Fetch(&type, &raised, &traceback);
-    if (call_lock(lock, name_release, NULL) < 0) {
-        PyErr_WriteUnraisable(lock);
+    int result = read_lone(self, message);
+    if (result < 0) {
+        let_go(self->lock);
     }
-    PyErr_Restore(type, raised, traceback);
+    return result;
 }
 
 /* Wait for a message; return the message, None if there is none, or NULL with an exception. The caller holds

@@ -196,7 +196,11 @@ class Queue:
         # Gaps with other reasons than "full" stay at the front of the queue.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
-            oldest = items.popleft()
+            try:
+                oldest = items.popleft()
+            except IndexError:
+                # Another thread has received the last item.
+                break
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
                 origins.add(oldest.origin)
@@ -217,22 +221,34 @@ class Queue:
     def _conflate(self, subject: str) -> list[Message]:
         """Drop all messages with `subject`, and keep only the newest message of each other subject.
 
+        Other threads receive items from the left end without the lock. If an item was received meanwhile, the queue has
+        space, and nothing is dropped.
+
         Returns:
             The dropped messages.
         """
+        before = list(self.items)
         kept: deque[Message | Gap] = deque()
         seen = {subject}
         dropped = []
-        for item in reversed(self.items):
+        for item in reversed(before):
             if isinstance(item, Message):
                 if item.subject in seen:
-                    self._count_drop(item)
                     dropped.append(item)
                     continue
                 seen.add(item.subject)
             kept.appendleft(item)
-        self.items.clear()
-        self.items += kept
+        try:
+            # CPython switches threads and runs signal handlers only at calls and jumps. Therefore the check and the
+            # call of `__init__`, which replaces all items, are one step.
+            if self.items[0] is before[0]:
+                self.items.__init__(kept)  # type: ignore[misc]
+            else:
+                return []
+        except IndexError:
+            return []
+        for message in dropped:
+            self._count_drop(message)
         return dropped
 
     def _count_drop(self, message: Message) -> None:

@@ -1,12 +1,15 @@
 """Exceptions of signal handlers inside calls of a subscriber: `receive`, `receive_many` and `close`."""
 
+from functools import partial
+
 import pytest
 import zmq
 
 from oz.errors import Timeout
 from oz.publisher.sync import Publisher
+from oz.subscriber.queue import Dispatcher
 from oz.subscriber.sync import Subscriber
-from support.interrupting import each_interruption
+from support.interrupting import Interruption, each_interruption
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, Thread, until
 
@@ -77,3 +80,27 @@ def test_an_interruption_loses_one_message_at_most(publisher, size):
         assert places > 10
         assert subscriber.stats.lost == 0
     until(lambda: not publisher.subscribers)
+
+
+def test_an_exception_in_the_search_for_the_receivers_of_a_subject_is_raised(publisher, monkeypatch):
+    search, interruptions = Dispatcher._make_route, []
+
+    def interrupted(*arguments):
+        if interruptions:
+            raise interruptions.pop()
+        return search(*arguments)
+
+    monkeypatch.setattr(Dispatcher, "_make_route", interrupted)
+    with Subscriber(publisher.endpoint, filtering="publisher") as subscriber:
+        subscriber.subscribe("a.*")
+        subscriber.wait_ready(timeout=DEADLINE)
+        publisher.publish("a.first")
+        subscriber.receive(timeout=DEADLINE)
+        for number in range(20):
+            interruptions.append(Interruption())
+            thread = Thread(partial(publisher.publish, f"a.{number}"))
+            with pytest.raises(Interruption):
+                subscriber.receive(timeout=DEADLINE)
+            thread.outcome()
+            # Another thread needs the locks that the interrupted call has released.
+            assert Thread(partial(subscriber.receive, timeout=1.0)).outcome().subject == f"a.{number}"

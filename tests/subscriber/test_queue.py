@@ -1,6 +1,7 @@
 """Queues of received messages without sockets: overflow, gaps in their place, several receivers."""
 
 import pickle
+from collections import deque
 from unittest.mock import Mock
 
 import pytest
@@ -92,6 +93,39 @@ def test_a_full_queue_drops_and_puts_a_gap_in_place(overflow, expected):
     assert shown(inbox.queue) == expected
     assert inbox.queue.dropped == sum(gap.count for gap in inbox.queue.items if isinstance(gap, Gap))
     assert not receiver.dispatcher.is_full
+
+
+class OutrunItems(deque):
+    """Items of a queue. Another thread receives the oldest item when the queue reads or removes items."""
+
+    def receive(self):
+        self.received.append(super().popleft())
+
+    def popleft(self):
+        self.receive()
+        return super().popleft()
+
+    def __iter__(self):
+        found = [self[place] for place in range(len(self))]
+        self.receive()
+        return iter(found)
+
+    def __reversed__(self):
+        return reversed(list(self))
+
+
+@pytest.mark.parametrize(("overflow", "size"), [("drop_oldest", 1), ("conflate", 1), ("conflate", 3)])
+def test_a_full_queue_drops_no_message_that_another_thread_receives_meanwhile(overflow, size):
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", max_pending=size, overflow=overflow, own=True)
+    subjects = ["a.1", "a.2", "a.1"][:size]
+    receiver.deliver(*subjects)
+    items = inbox.queue.items = OutrunItems(inbox.queue.items)
+    items.received = []
+    receiver.deliver("a.1")
+    found = [*items.received, *(items[place] for place in range(len(items)))]
+    assert [message.subject for message in found] == [*subjects, "a.1"]
+    assert inbox.queue.dropped == 0
 
 
 def test_a_full_queue_joins_gaps_of_publishers():
