@@ -25,7 +25,7 @@ def test_explain():
     assert "dialect: rv" in out
 
 
-@promise("A bad pattern, an unknown option and an unknown command exit with 2 and say why on standard error.")
+@promise("An invalid pattern, option or command exits with 2 and prints the reason on standard error.")
 @pytest.mark.parametrize("words", [["explain", "a..b"], ["sub", "--nonsense", "a"], ["nonsense"]])
 def test_wrong_usage_exits_with_2(words):
     code, out, err = command(*words)
@@ -71,7 +71,7 @@ def test_request_and_reply(directory):
     assert "1 requests answered, 0 failed" in err
 
 
-@promise("oz record and oz journal export give back the published messages.")
+@promise("oz journal verify accepts an intact journal, and oz journal info prints its number of messages.")
 def test_journal_commands(tmp_path):
     pytest.importorskip("pyarrow")
     from contract.adapter import journal_writer

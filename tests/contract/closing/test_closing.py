@@ -16,7 +16,7 @@ def _numbers(count=COUNT):
     return [b"%d" % number for number in range(count)]
 
 
-@promise("`close` of a publisher delivers what was published before.")
+@promise("`close` of a publisher delivers the messages that were published before.")
 def test_close_delivers_what_was_published(pair, api):
     got = pair.subscribe("tick.>")
     for number in _numbers():
@@ -26,7 +26,7 @@ def test_close_delivers_what_was_published(pair, api):
     closing.outcome()
 
 
-@promise("`close` of a publisher delivers what waits for a slow connection.", small=2)
+@promise("`close` of a publisher delivers the messages that wait for a slow connection.", small=2)
 def test_close_delivers_what_waits_for_a_slow_connection(proxied, api):
     got = proxied.subscribe("tick.>")
     proxied.proxy.stall()
@@ -40,7 +40,7 @@ def test_close_delivers_what_waits_for_a_slow_connection(proxied, api):
     closing.outcome()
 
 
-@promise("After `close` each call of the object raises ClosedError; a second `close` does nothing.")
+@promise("After `close` each other call of the object raises ClosedError; a second `close` does nothing.")
 def test_calls_after_close_raise_closed_error(pair):
     got = pair.subscribe("tick.>")
     calls = [
@@ -67,7 +67,7 @@ def test_close_ends_a_receive_that_waits(nodes, api):
         waiting.outcome()
 
 
-@promise("`close` of a publisher without subscribers returns at once, whatever was published.")
+@promise("`close` of a publisher without subscribers returns at once, also after messages were published.")
 def test_pyzmq_1407_close_without_subscribers_returns_at_once(sockets):
     publisher = sockets.publisher()
     publisher.publish_many(("tick.a", b"x" * 100) for _ in range(COUNT))
@@ -76,7 +76,7 @@ def test_pyzmq_1407_close_without_subscribers_returns_at_once(sockets):
     assert time.monotonic() - start < BOUND
 
 
-@promise("`close` ends within its timeout although a subscriber takes nothing.")
+@promise("`close` of a publisher ends within its timeout although a subscriber reads nothing.")
 def test_close_is_bounded_beside_a_stalled_subscriber(proxied):
     proxied.subscribe("tick.>")
     proxied.proxy.stall()
@@ -87,7 +87,7 @@ def test_close_is_bounded_beside_a_stalled_subscriber(proxied):
 
 
 @promise(
-    "`close` of a publisher returns how many messages subscribers have not acknowledged.",
+    "`close` of a publisher returns the number of messages without an acknowledgement.",
     not_for={"prefix": "A plain publisher does not know which messages arrive."},
     small=1,
 )
@@ -98,7 +98,7 @@ def test_close_counts_messages_without_acknowledgement(proxied):
     assert proxied.publisher.close(timeout=0.1) == 10
 
 
-@promise("A subscriber that closes is forgotten at once.")
+@promise("A publisher removes a subscriber soon after the subscriber closes.")
 def test_closed_subscriber_is_forgotten(pair):
     pair.subscribe("tick.>")
     until(lambda: pair.publisher.has_subscribers("tick.a"))
@@ -142,7 +142,7 @@ def test_nats_py_100_drain_handles_all(nodes):
 
 
 @promise(
-    "`close` of a node handles the messages that have come.",
+    "`close` of a node waits until its handlers have handled the received messages.",
     not_for={
         "sockets": "Handlers of sockets run in the thread that receives.",
     },
@@ -186,7 +186,7 @@ def test_pyzmq_1407_program_that_forgets_close_ends(program, directory):
     assert (out, messages, process.returncode) == ("ready\n", "", 7)
 
 
-@promise("close of a node does not wait for messages in its own queues; they are not handled.")
+@promise("`close` of a node returns the number of messages in queues without a handler, and does not wait.")
 def test_a_node_does_not_wait_for_its_own_queues(nodes, api):
     (node,) = nodes.join("worker")
     made = node.subscribe("job", ack="handled", group="workers")

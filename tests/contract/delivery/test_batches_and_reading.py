@@ -14,7 +14,7 @@ def _numbers(*interval):
     return [b"%d" % number for number in range(*interval)]
 
 
-@promise("publish, publish_many and batch() keep one order; an exception in batch() loses nothing.")
+@promise("publish, publish_many and batch() keep one order; an exception in batch() loses no message.")
 def test_batches_keep_the_order(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
@@ -38,7 +38,7 @@ def test_batches_keep_the_order(sockets):
 
 
 @promise(
-    "A message of any size arrives whole, in order between small ones. A payload is one body.",
+    "A message of any size arrives whole and in order, with its payload in one frame.",
     not_for={"node": "A node encodes payloads with its codec."},
 )
 def test_large_messages_arrive_whole(pair):
@@ -53,7 +53,7 @@ def test_large_messages_arrive_whole(pair):
 
 
 @promise(
-    "receive_many returns at most as many messages as its limit, in order, and leaves the others.",
+    "receive_many returns messages in order, at most its limit; later calls return the other messages.",
     not_for={"node": "A node has no receive_many."},
 )
 def test_receive_many_leaves_messages_above_its_limit(pair):
@@ -71,7 +71,7 @@ def test_receive_many_leaves_messages_above_its_limit(pair):
         pair.subscriber.receive_many(timeout=0)
 
 
-@promise("Iteration delivers each message; the last one of a burst does not wait for a later message.")
+@promise("Iteration delivers each message; the last message of a burst does not wait for a later message.")
 def test_iteration_delivers_each_message(pair):
     got = pair.subscribe("a.*")
     for number in _numbers(600):
@@ -102,7 +102,7 @@ def test_drain_delivers_messages_on_their_way(proxied, api):
 
 
 @promise(
-    "Draining a subscription handles each message on its way and no later one.",
+    "Draining a subscription handles each message on its way and no later message.",
     not_for={"prefix": "A plain publisher does not confirm that nothing more comes."},
 )
 def test_drain_of_a_subscription_handles_messages_on_their_way(proxied, api):
@@ -140,7 +140,7 @@ def test_two_publishers(sockets):
     assert received == {"x.a": _numbers(300), "y.a": _numbers(300)}
 
 
-@promise("Threads that share a publisher lose nothing; the messages of each thread are in order.")
+@promise("Threads that share a publisher lose no message; the messages of each thread stay in order.")
 def test_threads_share_a_publisher(sockets, api):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
@@ -160,7 +160,7 @@ def test_threads_share_a_publisher(sockets, api):
     assert received == dict.fromkeys(received, _numbers(150))
 
 
-@promise("If one of two calls of receive that wait has its message, the other call gets the next message.")
+@promise("Two calls of receive that wait at the same time get one message each.")
 def test_waiting_calls_of_receive_get_one_message_each(sockets, api):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
@@ -177,7 +177,7 @@ def test_waiting_calls_of_receive_get_one_message_each(sockets, api):
     assert {work.outcome() for work in works} == {b"one", b"two"}
 
 
-@promise("Each subscriber of a publisher gets the messages that it subscribed to, and no others.")
+@promise("Each subscriber of a publisher gets only the messages that it subscribed to.")
 def test_subscribers_of_one_publisher(sockets):
     publisher = sockets.publisher()
     patterns = ["a.*", "*.x", "a.x", ">"]
@@ -200,7 +200,7 @@ def test_subscribers_of_one_publisher(sockets):
 
 
 @promise(
-    "Subscribers that join at different times get the same messages from then on.",
+    "Subscribers that join at different times all get each later message.",
     not_for={"prefix": "A plain publisher does not confirm subscriptions."},
 )
 def test_subscribers_that_join_at_different_times(sockets):
@@ -235,7 +235,7 @@ def test_max_messages_delivers_exactly_its_number(pair):
     assert not limited.active
 
 
-@promise("A handler that raises costs no other message and no other handler; it is counted in stats.failed.")
+@promise("An exception of a handler affects no other message or handler, and is counted in stats.failed.")
 def test_handler_that_raises(sockets, logged_errors):
     logged_errors.expected.append("the handler of")
     publisher = sockets.publisher()

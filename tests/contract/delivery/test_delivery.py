@@ -33,7 +33,7 @@ def test_handler_gets_each_message_in_order(pair):
 
 
 @promise(
-    "A cut connection loses nothing, and no message comes twice.",
+    "A cut connection loses no message, and no message arrives twice.",
     not_for={"prefix": "A plain publisher does not keep messages of a subscriber that is disconnected."},
 )
 @cases("how", ["rst", "fin"])

@@ -118,11 +118,11 @@ def test_pyzmq_983_child_cannot_use_the_objects_of_its_parent(outcomes):
     assert outcomes["refused"] == "worked"
 
 
-@promise("A forked child that closes the parent's objects, or ends, costs the parent nothing.")
+@promise("A forked child that closes the parent's objects, or ends, does not affect the parent.")
 def test_pyzmq_1307_parent_is_untouched_by_a_forked_child(outcomes):
     assert outcomes["spared"] == "worked"
 
 
-@promise("A forked child can make objects of its own and talk to its parent.")
+@promise("A forked child can create its own objects and exchange messages with its parent.")
 def test_child_can_make_its_own_objects(outcomes):
     assert outcomes["own"] == "worked"

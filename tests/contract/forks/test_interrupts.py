@@ -134,7 +134,7 @@ except KeyboardInterrupt:
 """
 
 
-@promise("Ctrl-C while a node starts ends it, and its files are gone.")
+@promise("Ctrl-C during the start of a node ends the start, and no file of the node remains.")
 def test_opengris_scaler_984_interrupted_start_leaves_nothing(program, directory):
     with program(STARTING, directory) as process:
         assert process.stdout.readline() == "starting\n"
@@ -167,7 +167,7 @@ say(got["delivered"] + got["lost"])
 
 
 @promise(
-    "A subscriber whose process is stopped costs other subscribers nothing, and gets its messages later.",
+    "A subscriber whose process is stopped does not affect others, and gets its messages later.",
     not_for={
         "inproc": "Sockets over inproc belong to one process.",
         "prefix": "A plain publisher does not count the messages that a subscriber loses.",

@@ -82,7 +82,7 @@ def test_round_robin_gives_equal_shares(members):
     assert [len(numbers) for numbers in received(group, COUNT)] == [COUNT // 3] * 3
 
 
-@promise("A group and subscriptions beside it: each plain subscription gets each message.", not_for=PREFIX)
+@promise("A plain subscription beside a group gets each message.", not_for=PREFIX)
 def test_plain_subscriptions_beside_a_group_get_each_message(members):
     group = [members.add() for _ in range(2)]
     plain = members.add(group=None)
@@ -129,7 +129,7 @@ def test_sticky_moves_only_the_keys_of_the_member_that_left(members):
 
 
 @promise(
-    "With `failover` the first member gets all, and when it leaves the next member takes over.",
+    "With `failover` the first member gets all messages; when it leaves, the next member gets them.",
     not_for=PREFIX,
 )
 def test_failover_moves_to_the_next_member(members):
@@ -142,7 +142,7 @@ def test_failover_moves_to_the_next_member(members):
 
 
 @promise(
-    "A member that leaves by `drain` loses nothing, also while messages are published: each goes to one member.",
+    "If a member leaves by `drain` while messages are published, each message goes to one member.",
     not_for=PREFIX,
 )
 @cases("policy", ["round_robin", "sticky", "failover"])
@@ -180,7 +180,7 @@ def test_member_that_drains_under_traffic_loses_nothing(sockets, api, policy):
 
 
 @promise(
-    "A member of a `round_robin` group that is full is passed over: the other members share its messages.",
+    "A full member of a `round_robin` group gets no new messages; the other members share them.",
     not_for=PREFIX,
 )
 def test_full_member_is_passed_over(sockets):
@@ -242,7 +242,7 @@ def test_full_member_is_passed_over(sockets):
     assert sorted(received) == [*range(published)]
 
 
-@promise("A member of a group whose connection was cut gets its share again.", not_for=PREFIX, small=1)
+@promise("A group member gets its share again after its connection was cut.", not_for=PREFIX, small=1)
 def test_member_whose_connection_was_cut_returns(proxied, api):
     other = api.subscriber(proxied.publisher.endpoint, filtering="publisher")
     other.subscribe("job.>", group="workers")
@@ -311,7 +311,7 @@ def test_other_members_take_over_from_a_killed_member(sockets, program):
 
 
 @promise(
-    "With `Delivery(redeliver=True)` a killed member's messages go to another member, marked.",
+    "With `Delivery(redeliver=True)` the messages of a killed member go to another member, with a mark.",
     not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
     small=1,
 )
@@ -436,7 +436,10 @@ def test_messages_that_a_member_leaves_unhandled_are_given_up(pair):
     until(lambda: pair.publisher.stats.given_up == 20)
 
 
-@promise("A group is refused where publishers do not filter.", not_for={"publisher": "Groups work there."})
+@promise(
+    'filtering="prefix" refuses groups.',
+    not_for={"publisher": "Groups need this filtering."},
+)
 def test_group_is_refused_without_filtering_at_the_publisher(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)

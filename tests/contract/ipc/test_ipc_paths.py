@@ -30,7 +30,9 @@ sys.stdin.readline()
 
 
 @promise(
-    "A second process cannot bind the path of a live one, which goes on undisturbed.", not_for=IPC, small=1
+    "A second process cannot bind the ipc path of a running process, and does not affect that process.",
+    not_for=IPC,
+    small=1,
 )
 def test_libzmq_3204_second_process_is_refused(sockets, program):
     publisher = sockets.publisher()
@@ -42,7 +44,7 @@ def test_libzmq_3204_second_process_is_refused(sockets, program):
     assert got.receive().payload == b"still here"
 
 
-@promise("A second object of one process cannot bind the path of a live one either.", not_for=IPC)
+@promise("Two objects of one process cannot bind the same ipc path.", not_for=IPC)
 def test_second_object_is_refused(sockets):
     publisher = sockets.publisher()
     with pytest.raises(errors.EndpointError):
@@ -53,7 +55,7 @@ def test_second_object_is_refused(sockets):
     assert got.receive().payload == b"still here"
 
 
-@promise("The file of a killed process is no obstacle.", not_for=IPC, small=1)
+@promise("A process can bind an ipc path whose file a killed process has left.", not_for=IPC, small=1)
 def test_libzmq_2764_stale_file_is_no_obstacle(sockets, program, endpoint):
     path = endpoint()
     with program(HOLDER, path) as process:
@@ -86,7 +88,7 @@ def test_file_that_is_not_a_socket_stays(sockets, endpoint):
     assert path.read_text() == "data"
 
 
-@promise("`close` leaves the file of another process that has taken the path since.", not_for=IPC)
+@promise("`close` leaves the ipc file of another process that has bound the path since.", not_for=IPC)
 def test_close_leaves_the_file_of_another_process(sockets):
     publisher = sockets.publisher()
     path = Path(publisher.endpoint.removeprefix("ipc://"))

@@ -78,7 +78,7 @@ def test_table_has_the_chosen_columns(tmp_path):
     assert found == {"offset": [98, 99], "subject": ["md.2.x", "md.0.x"]}
 
 
-@promise("An append that raises an error adds no record, and the writer goes on.")
+@promise("An append that raises an error adds no record, and the writer remains usable.")
 def test_refused_append_adds_nothing(tmp_path):
     with journal_writer(tmp_path) as writer:
         writer.append(RECORDS[:10])
@@ -99,7 +99,7 @@ def test_second_writer_is_refused(tmp_path):
     journal_writer(tmp_path).close()
 
 
-@promise("A killed writer loses no acknowledged record, and the next writer goes on after it.")
+@promise("A killed writer loses no acknowledged record, and the next writer continues the journal.")
 def test_killed_writer_loses_nothing_acknowledged(tmp_path, program):
     code = (
         "import sys\n"
@@ -123,7 +123,7 @@ def test_killed_writer_loses_nothing_acknowledged(tmp_path, program):
     assert subjects == [*(f"a.{at}" for at in range(end - 1)), "next"]
 
 
-@promise("A full disk loses no acknowledged record: the append raises an error, and reading goes on.")
+@promise("A full disk loses no acknowledged record: the append raises an error, and readers still work.")
 def test_full_disk_loses_nothing_acknowledged(tmp_path, program):
     code = (
         "import resource, signal, sys\n"
@@ -176,7 +176,7 @@ def test_retention_by_age(tmp_path):
     until(append)
 
 
-@promise("A reader that follows receives each record once, while segments are sealed.")
+@promise("A reader that follows a journal receives each record once, also while segments are sealed.")
 def test_follower_receives_each_record_once(tmp_path):
     with journal_writer(tmp_path, segment_bytes=4096) as writer:
         writer.append(RECORDS[:1])
@@ -246,7 +246,11 @@ def replayed():
         yield publisher, subscriber
 
 
-@promise("A bus can be recorded.", not_for={"asyncio": "A recorder has threads of its own."}, small=1)
+@promise(
+    "A recorder records a bus.",
+    not_for={"asyncio": "A recorder has threads of its own."},
+    small=1,
+)
 def test_bus_can_be_recorded(tmp_path, nodes):
     node, speaker = nodes.node("recorder"), nodes.node("speaker")
     recording = record_node(tmp_path / "journal", "md.>", node)

@@ -57,7 +57,7 @@ def _expected_next(history):
     return following
 
 
-@promise("A recorder writes lost messages as a gap: in place, with their number.")
+@promise("A recorder writes a gap with the number of lost messages at the place of the loss.")
 def test_lost_messages_are_recorded_as_a_gap(api, record, history):
     # With room for a few messages, because a link resumes without loss as long as its publisher has them.
     small = Options(high_water_mark=10, resume_bytes=1_000, batch=1)

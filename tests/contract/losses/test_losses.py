@@ -42,10 +42,7 @@ def _number(message):
     return int(message.payload[:12])
 
 
-@promise(
-    "Published and matching = delivered + reported lost: each loss is counted in its place.",
-    not_for=NO_PREFIX,
-)
+@promise("Each matching message is delivered, or counted as lost at its place.", not_for=NO_PREFIX)
 @cases("overflow", [None, "drop_oldest", "drop_newest"])
 def test_losses_are_counted_in_their_place(sockets, overflow):
     publisher = sockets.publisher(options=Options(high_water_mark=20, batch=8, resume_bytes=100_000))
@@ -81,7 +78,7 @@ def test_losses_are_counted_in_their_place(sockets, overflow):
     assert subscriber.stats.lost > 0
 
 
-@promise('on_full="block" loses nothing: the publisher waits for its subscriber.', not_for=NO_PREFIX)
+@promise('on_full="block" loses no message: the publisher waits for its subscriber.', not_for=NO_PREFIX)
 def test_block_loses_nothing(sockets, api):
     publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=2, batch=4))
     subscriber = sockets.subscriber(publisher, options=Options(high_water_mark=2))
@@ -129,7 +126,7 @@ def test_raise_refuses_what_has_no_room(sockets):
 
 
 @promise(
-    "drop_oldest keeps the newest messages, drop_newest the oldest; both count the dropped ones.",
+    "drop_oldest keeps the newest messages, drop_newest the oldest; both count dropped messages.",
     not_for=NO_PREFIX,
 )
 @cases("overflow", ["drop_oldest", "drop_newest"])
@@ -163,7 +160,8 @@ def pair_options():
 
 
 @promise(
-    "The overflow of a subscription applies at the publisher while a connection stalls.", not_for=NO_PREFIX
+    "The overflow policy of a subscription also applies at the publisher while a connection stalls.",
+    not_for=NO_PREFIX,
 )
 @cases("overflow", ["conflate", "drop_oldest", "drop_newest"])
 def test_overflow_at_a_stalled_connection(proxied, overflow):
@@ -290,7 +288,7 @@ def test_block_does_not_wait_for_a_disconnected_subscriber(proxied):
 
 
 @promise(
-    "A subscriber that stays away for resume_seconds is forgotten, and learns of a loss of unknown size.",
+    "A subscriber that was disconnected for resume_seconds reports a loss of unknown size.",
     not_for=NO_PREFIX,
     small=1,
 )
@@ -315,18 +313,18 @@ def test_subscriber_that_stays_away_is_forgotten(proxied):
 
 
 @promise('on_full="block" also waits when `pending_bytes` is the limit.', not_for=NO_PREFIX)
-@cases("traffic", ["small", "large", "mixed", "headers", "group"])
-def test_block_waits_for_bytes(sockets, api, traffic):
+@cases("load", ["small", "large", "mixed", "headers", "group"])
+def test_block_waits_for_bytes(sockets, api, load):
     limit = 1 << 18
     publisher = sockets.publisher(
         on_full="block",
         options=Options(resume_bytes=1 << 16, pending_bytes=limit, high_water_mark=100_000),
     )
     subscriber = sockets.subscriber(publisher, options=Options(resume_bytes=1 << 16, high_water_mark=100))
-    sockets.subscribe(publisher, subscriber, ["a.*", "end"], **({"group": "g"} if traffic == "group" else {}))
-    sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(traffic, [3_000])
-    count = {"small": 20_000, "large": 40}.get(traffic, 1_000)
-    headers = {"name": "value"} if traffic == "headers" else None
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"], **({"group": "g"} if load == "group" else {}))
+    sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(load, [3_000])
+    count = {"small": 20_000, "large": 40}.get(load, 1_000)
+    headers = {"name": "value"} if load == "headers" else None
     maximum = 0
 
     def publish():

@@ -20,7 +20,7 @@ def test_headers_arrive_with_their_message(pair):
     assert [got.receive().headers for _ in range(2)] == [{"source": "gps", "n": 7}, {}]
 
 
-@promise("With codec= on both ends payloads are values.")
+@promise("With codec= on both ends, payloads are Python values.")
 @cases("codec", ["msgpack", "json"])
 def test_codecs_carry_values(sockets, codec):
     publisher = sockets.publisher(codec=codec)
@@ -92,7 +92,7 @@ def test_foreign_publisher_may_send_several_frames(sockets):
     assert message.payload == b"first"
 
 
-@promise("reply to a message that is no request raises an error.")
+@promise("`reply` to a message that is not a request raises an error.")
 def test_reply_needs_a_request(pair):
     got = pair.subscribe("a.*")
     pair.publisher.publish("a.b", b"x")

@@ -68,7 +68,7 @@ def test_a_queue_that_drops_shows_its_messages_and_their_age(nodes):
     assert found.oldest > 0
 
 
-@promise("A node measures the times of handlers after the first snapshot.")
+@promise("A node measures the times of handlers after its first snapshot.")
 def test_times_of_handlers_are_measured_after_the_first_snapshot(nodes):
     publisher, worker = nodes.join("publisher", "worker")
     handled = []
@@ -109,7 +109,7 @@ def test_statistics_need_a_permission(nodes, tmp_path):
         guest.request_snapshots("feed")
 
 
-@promise("is_healthy is true while the node attends to its links, and false after close.")
+@promise("is_healthy returns True for a running node, and False after close.")
 def test_closed_node_is_not_healthy(nodes):
     node, _ = nodes.join("first", "second")
     assert node.is_healthy()

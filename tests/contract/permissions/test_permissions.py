@@ -48,7 +48,7 @@ def desk(api, keys, feed):
     return api.subscriber(feed.endpoint, filtering="publisher", security=security(keys.root, "desk"))
 
 
-@promise("A subscriber receives the subjects that its key may have, and no others cross the wire.")
+@promise("A publisher sends a subscriber only messages with subjects that the subscriber's key may receive.")
 def test_allowed_subjects_arrive_and_denied_ones_do_not(api, keys, feed, filtering):
     desk = api.subscriber(feed.endpoint, filtering=filtering, security=security(keys.root, "desk"))
     got = desk.subscribe("md.eu.*")
@@ -59,7 +59,7 @@ def test_allowed_subjects_arrive_and_denied_ones_do_not(api, keys, feed, filteri
     assert desk.stats.received == 1
 
 
-@promise("A denied subscription raises PermissionDenied with the rule and a subject that shows why.")
+@promise("A denied subscription raises PermissionDenied with the rule and an example of a denied subject.")
 def test_denied_subscription_names_rule_and_witness(desk):
     desk.subscribe("md.*.x")
     with pytest.raises(errors.PermissionDenied) as raised:
@@ -81,7 +81,7 @@ def test_a_refusal_does_not_block_later_waits(desk, feed):
     assert desk.receive().payload == b"1"
 
 
-@promise("Messages that a publisher's key may not publish are dropped by the subscriber and counted.")
+@promise("A subscriber drops and counts messages that the key of their publisher may not publish.")
 def test_denied_publish_is_dropped_and_counted(api, keys, filtering):
     file = keys(feed=FEED, desk='subscribe = { allow = [">"] }')
     publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed"))
@@ -96,7 +96,7 @@ def test_denied_publish_is_dropped_and_counted(api, keys, filtering):
     assert (subscriber.stats.denied, subscriber.stats.lost) == (1, 0)
 
 
-@promise("Nodes with keys exchange what their rights allow; a denied request is not handled.")
+@promise("Nodes with keys exchange messages that their permissions allow; no denied request is handled.")
 def test_nodes_are_held_to_their_rights(api, keys):
     file = keys(
         feed='subscribe = { allow = ["svc.*"] }\nreply = { allow = ["svc.*"] }',
@@ -140,9 +140,7 @@ def asker(api, keys):
     return api.node("desk", bus="contract", security=security(keys.root, "desk", file), options=options)
 
 
-@promise(
-    "publish and request of a node raise PermissionDenied, with rule and subject, if its own file denies it."
-)
+@promise("publish and request of a node raise PermissionDenied if the node's own file denies the subject.")
 def test_a_node_raises_what_its_own_file_denies(asker):
     for call, subject, rule in (
         (lambda: asker.publish("other.x", 1), "other.x", "users.desk.publish.allow[0]"),
@@ -162,7 +160,7 @@ def test_a_node_raises_what_its_own_file_denies(asker):
         asker.request("svc.price")
 
 
-@promise("The own file of a node decides by its current content.")
+@promise("A node applies changes of its own permission file without a restart.")
 def test_own_rights_of_a_node_change_with_the_file(asker, keys):
     asker.publish("md.x", 1)
     keys(desk='publish = { allow = ["other.>"] }\nrequest = { allow = ["svc.secret"] }')
@@ -179,7 +177,7 @@ def test_own_rights_of_a_node_change_with_the_file(asker, keys):
         asker.request("svc.secret")
 
 
-@promise("A reply needs no right to publish: reply rights decide, also if it is published to the inbox.")
+@promise("A reply needs the right to reply, and no right to publish, also if it is published to the inbox.")
 def test_a_reply_needs_no_right_to_publish(api, keys):
     file = keys(
         feed='subscribe = { allow = ["svc.*"] }\nreply = { allow = ["svc.*"] }\npublish = { deny = [">"] }',
@@ -206,7 +204,7 @@ def test_a_reply_needs_no_right_to_publish(api, keys):
         assert asked.outcome().payload == 1
 
 
-@promise("A denied subscription costs nothing of the allowed ones of the same subscriber.")
+@promise("A denied subscription does not affect the allowed subscriptions of the same subscriber.")
 def test_denied_beside_allowed(feed, desk):
     desk.subscribe("md.eu.*")
     desk.subscribe("md.secret.x")
@@ -237,7 +235,7 @@ def test_untrusted_key_is_refused(api, keys):
         connect()
 
 
-@promise("A side without keys is not served by a publisher with keys, and its Timeout names missing keys.")
+@promise("A publisher with keys does not serve a subscriber without keys, whose Timeout names keys.")
 def test_side_without_keys_is_not_served(api, feed):
     subscriber = api.subscriber(feed.endpoint, filtering="publisher")
     subscriber.subscribe("md.eu.*")
@@ -245,7 +243,7 @@ def test_side_without_keys_is_not_served(api, feed):
         subscriber.wait_ready(timeout=0.5)
 
 
-@promise("Rights that are taken away in the file end within seconds, without a restart.")
+@promise("Rights that are removed from the permission file end within seconds, without a restart.")
 def test_rights_that_change_take_effect(keys, feed, desk):
     desk.subscribe("md.eu.*")
     desk.wait_ready()
@@ -264,7 +262,7 @@ def test_rights_that_change_take_effect(keys, feed, desk):
     until(is_denied)
 
 
-@promise("Messages that wait for a subscriber are not delivered once its key may not have them any more.")
+@promise("Messages that wait for a subscriber are not delivered if its key loses the right to receive them.")
 def test_messages_that_wait_are_denied_too(api, keys, feed):
     with FaultProxy(feed.faulty_endpoint("publisher")) as proxy:
         desk = feed.subscriber_through(proxy, filtering="publisher", security=security(keys.root, "desk"))

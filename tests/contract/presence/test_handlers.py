@@ -6,7 +6,7 @@ from contract.promises import promise
 from support.waiting import DEADLINE, until
 
 
-@promise("With concurrency the messages of one subject stay in order.")
+@promise("A handler with concurrency gets the messages of one subject in order.")
 def test_concurrency_keeps_the_order_of_each_subject(nodes):
     publisher, subscriber = nodes.join("publisher", "subscriber")
     handled = {f"job.{name}": [] for name in "abcd"}

@@ -22,7 +22,7 @@ def test_timeout_names_the_missing_peer(nodes):
         node.wait_ready("absentee", timeout=0.2)
 
 
-@promise("A node that joins or leaves is reported to the others, by name.")
+@promise("Nodes report the name of each peer that joins or leaves.")
 def test_join_and_leave_are_reported(nodes):
     events = []
     first = nodes.node("first", on_event=events.append)
@@ -34,7 +34,7 @@ def test_join_and_leave_are_reported(nodes):
     assert [(event.kind, event.about) for event in events] == [("peer_up", "second"), ("peer_left", "second")]
 
 
-@promise("A node that is killed is reported lost to the others.", small=2)
+@promise("Nodes report a killed peer as lost.", small=2)
 def test_killed_node_is_reported_lost(nodes, program, directory):
     events = []
     # `lost_after` is longer than the test may take.
@@ -67,7 +67,7 @@ def test_two_nodes_may_have_one_name(nodes):
     until(lambda: "name_conflict" in [event.kind for event in events])
 
 
-@promise("Nodes that know one name server find each other, and go on when it is gone.")
+@promise("Nodes find each other through a name server, and stay connected when the name server ends.")
 def test_nodes_outlive_their_name_server(api, directory):
     server = api.name_server()
     names = ("first", "second")
@@ -89,7 +89,7 @@ def test_nodes_outlive_their_name_server(api, directory):
     assert [first.request("svc", number).payload for number in range(50)] == list(range(50))
 
 
-@promise("An endpoint of connect= is dialled again after 100 × lost_after if it led to another bus.")
+@promise("A node dials an endpoint of another bus in connect= again after 100 × lost_after.")
 def test_endpoint_of_another_bus_is_dialled_again(api, directory):
     def node(name, bus, **options):
         options = {"options": {"directory": f"{directory}/{name}", "lost_after": 0.02}, **options}

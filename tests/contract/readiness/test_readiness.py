@@ -60,7 +60,7 @@ def test_wait_ready_names_the_endpoint(api, filtering):
         subscriber.wait_ready(timeout=0.1)
 
 
-@promise("has_subscribers says whether a subscription matches a subject.")
+@promise("has_subscribers returns whether a subscription matches a subject.")
 def test_has_subscribers(pair):
     pair.subscribe("a.*")
     pair.publisher.wait_for_subscribers("a.b")

@@ -64,7 +64,7 @@ class Tally:
 
 
 @promise(
-    "A publisher that is restarted at its endpoint gets all subscriptions again, of thousands too.",
+    "A publisher that is restarted at its endpoint gets all subscriptions again, also thousands of them.",
     not_for={"inproc": "libzmq does not connect inproc sockets again."},
 )
 def test_libzmq_4064_restarted_publisher_has_all_subscriptions(api, lasting, filtering):
@@ -118,7 +118,7 @@ def test_restart_after_close_causes_no_gap(api, lasting, filtering):
     assert gaps == []
 
 
-@promise("A subscriber that connects before its publisher binds gets what the publisher sends.")
+@promise("A subscriber that connects before its publisher binds gets the messages of the publisher.")
 def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
     subscriber = api.subscriber(lasting, filtering=filtering)
     got = subscriber.subscribe("tick.*.east")
@@ -130,7 +130,7 @@ def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
 
 
 @promise(
-    "A connection that has ended at the subscriber only is replaced, and loses nothing.",
+    "A connection that has ended at the subscriber only is replaced, and loses no message.",
     not_for=PREFIX_LOSS,
 )
 def test_half_open_connection_loses_nothing(proxied):
@@ -145,7 +145,7 @@ def test_half_open_connection_loses_nothing(proxied):
 
 
 @promise(
-    "A connection that has ended at the publisher only is replaced, and loses nothing.",
+    "A connection that has ended at the publisher only is replaced, and loses no message.",
     not_for=PREFIX_LOSS,
     small=1,
 )
@@ -160,7 +160,7 @@ def test_connection_that_ended_at_the_publisher_is_replaced(proxied):
     assert tally.lost == 0
 
 
-@promise("A connection that stalls and goes on loses nothing that the queues can hold.")
+@promise("A connection that stalls and continues loses no message that fits into the queues.")
 @cases("directions", [("up", "down"), ("up",), ("down",)])
 def test_stalled_connection_loses_nothing(proxied, directions):
     proxied.subscribe("tick.>")
@@ -175,7 +175,7 @@ def test_stalled_connection_loses_nothing(proxied, directions):
 
 
 @promise(
-    "A connection that loses everything in one direction is replaced, and loses no message.",
+    "A connection that loses all bytes of one direction is replaced, and loses no message.",
     not_for=PREFIX_LOSS,
 )
 @cases("direction", ["up", "down"])
@@ -218,7 +218,7 @@ def test_slow_connection_loses_nothing(proxied):
     assert got.receive_all(100) == payloads
 
 
-@promise("A cut connection to one publisher costs nothing of another publisher.", not_for=PREFIX_LOSS)
+@promise("A cut connection to one publisher does not affect another publisher.", not_for=PREFIX_LOSS)
 def test_cut_connection_spares_other_publishers(proxied, api):
     healthy = api.publisher("tcp://127.0.0.1:*")
     proxied.subscriber.connect(healthy.endpoint)
@@ -239,7 +239,7 @@ def test_cut_connection_spares_other_publishers(proxied, api):
     assert [other for other in others if other is not None] == [b"%d" % number for number in range(2 * COUNT)]
 
 
-@promise("After `disconnect` no message of that publisher comes, and the other publishers go on.")
+@promise("After `disconnect` no message of that publisher arrives; other publishers still deliver.")
 def test_disconnect_ends_one_publisher_only(sockets):
     left, kept = sockets.publisher(), sockets.publisher()
     subscriber = sockets.subscriber(left, kept)
@@ -269,7 +269,7 @@ sys.stdin.readline()
 
 
 @promise(
-    "A new process at the address of a killed publisher is received within seconds.",
+    "A subscriber receives from a new process at the address of a killed publisher within seconds.",
     not_for={"inproc": "inproc joins sockets of one process."},
     small=2,
 )
@@ -309,7 +309,7 @@ def take_over_from_a_killed_publisher(api, endpoint, program, **options):
     return got, second
 
 
-@promise("A subscriber that is connected again loses nothing, however long its program makes no calls.")
+@promise("After a reconnect a subscriber loses no message, however long its program makes no calls.")
 def test_idle_program_is_not_forgotten_after_a_reconnect():
     bus = oz.testing.Bus()
 

@@ -19,7 +19,7 @@ def test_openmama_zmq_16_first_reply_is_not_lost(nodes):
     assert [client.request("double.a", number).payload for number in range(20)] == [*range(0, 40, 2)]
 
 
-@promise("A request that nothing answers in time raises Timeout, and the following requests are answered.")
+@promise("A request without a reply in time raises Timeout, and later requests get their replies.")
 def test_nats_py_667_late_replies_do_not_hang_requests(nodes):
     server, client = nodes.join("server", "client")
     is_released = []

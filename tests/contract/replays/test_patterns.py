@@ -28,7 +28,7 @@ REPORTED = {
 }
 
 
-@promise("Wildcards of AMQP and MQTT match whole tokens and levels, and those at the start do not match `$`.")
+@promise("Wildcards of AMQP and MQTT match whole words and levels; in MQTT no first wildcard matches `$…`.")
 def test_wildcards_match_whole_tokens():
     for dialect, rows in REPORTED.items():
         for text, matched, others in rows:
@@ -37,7 +37,7 @@ def test_wildcards_match_whole_tokens():
 
 
 @promise(
-    "A subject that is not UTF-8 costs that message at most: it is delivered or counted.",
+    "A message whose subject is not UTF-8 is delivered or counted, and other messages arrive.",
     not_for={"publisher": "A foreign publisher filters by prefix."},
 )
 def test_mosquitto_2168_invalid_bytes_are_delivered_or_counted(sockets):

@@ -61,7 +61,7 @@ def test_pyzmq_1925_cancelled_receive_loses_nothing(sockets):
 
 
 @promise(
-    "A check of readiness from elsewhere does not make a waiting receive miss messages.",
+    "A check of readiness in another task does not make a waiting receive miss messages.",
     not_for={
         "sync": "A subscriber of threads belongs to the thread that receives.",
     },
@@ -77,7 +77,7 @@ def test_pyzmq_2173_check_of_readiness_does_not_stall_a_receiver(sockets):
     assert receiving.outcome() == _numbers(100)
 
 
-@promise("The last message of a flood comes without another message behind it.")
+@promise("The last message of a burst arrives without a later message.")
 def test_pyzmq_1085_last_message_of_a_flood_comes(pair):
     got = pair.subscribe("tick.>")
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_aredis_181_cancelled_receive_ends(pair, api):
     assert got.receive().payload == b"next"
 
 
-@promise("A subscription with `max_messages=n` gets exactly n messages, those that wait too.", not_for=PREFIX)
+@promise("A subscription with `max_messages=n` gets exactly n messages, even if more wait.", not_for=PREFIX)
 def test_nats_py_251_max_messages_is_exact(pair):
     got = pair.subscribe("tick.>", max_messages=10)
     pair.publisher.publish_many(("tick.a", number) for number in _numbers(30))
@@ -120,7 +120,7 @@ def test_nats_py_251_max_messages_is_exact(pair):
     assert not got.active
 
 
-@promise("`high_water_mark=0` means no limit, whatever `on_full` says.")
+@promise("`high_water_mark=0` means no limit for each value of `on_full`.")
 @cases("on_full", ["drop", "block", "raise"])
 def test_libzmq_4394_high_water_mark_0_is_no_limit(sockets, on_full):
     publisher = sockets.publisher(on_full=on_full, options=Options(high_water_mark=0, batch=1))
@@ -170,7 +170,7 @@ def test_libzmq_4671_publisher_survives_garbage(sockets):
     assert got.receive().payload == b"end"
 
 
-@promise("A message that is too large is an error at `publish`, and other messages are unharmed.")
+@promise("`publish` raises an error for a message that is too large, and other messages arrive.")
 def test_nats_py_888_too_large_message_is_refused_at_publish(sockets):
     options = Options(limits=limits(message_bytes=100_000))
     publisher = sockets.publisher(options=options)

@@ -107,7 +107,7 @@ def test_concurrent_requests_get_their_own_replies(nodes):
     assert [work.outcome().payload for work in works] == [2 * number for number in range(20)]
 
 
-@promise("A group of responders shares requests: each request runs once.")
+@promise("A group of responders shares requests: one member handles each request.")
 def test_a_group_runs_each_request_once(nodes):
     *workers, client = nodes.join("one", "two", "client")
     runs = []
@@ -161,7 +161,7 @@ def worker(nodes, program, directory):
     return start
 
 
-@promise("A request that is cut off by the death of its responder fails at once with PeerLost.", small=1)
+@promise("A request fails at once with PeerLost if its responder dies.", small=1)
 def test_death_of_the_responder_is_peer_lost(nodes, worker, directory):
     client = nodes.node("client", options={"lost_after": 600.0, "directory": directory})
     with worker(client, "mute") as process:
@@ -172,7 +172,7 @@ def test_death_of_the_responder_is_peer_lost(nodes, worker, directory):
             request.outcome()
 
 
-@promise("The loss of a group's member ends a request that a plain subscription holds too.", small=2)
+@promise("A request fails if its group member is lost, although a plain subscription got it too.", small=2)
 def test_loss_of_the_member_ends_a_request_that_an_observer_holds(nodes):
     worker, observer, client = nodes.join("worker", "observer", "client")
     begun = []
@@ -198,7 +198,7 @@ def test_request_that_exceeds_pending_bytes_fails_at_once(nodes):
         client.request("svc", bytes(size + 1), timeout=IMMEDIATE)
 
 
-@promise("A node with 65,536 requests that have no reply refuses one more with WouldBlock.", small=1)
+@promise("A node with 65,536 requests without a reply refuses another request with WouldBlock.", small=1)
 def test_number_of_requests_is_bounded(nodes):
     server, client = nodes.join("server", "client", options={"high_water_mark": 0, "lost_after": 600.0})
     server.subscribe("svc", lambda message: None)

@@ -35,7 +35,7 @@ def test_patterns_match_as_on_servers(family):
     assert wrong == []
 
 
-@promise("A pattern or subject that the servers of a dialect refuse is refused, and no other.")
+@promise("A dialect refuses exactly the patterns and subjects that its servers refuse.")
 @each("family", FAMILIES)
 def test_texts_are_refused_as_on_servers(family):
     wrong = []
