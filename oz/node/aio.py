@@ -248,7 +248,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: no peer has answered, and at least one peer denies the request for `_OZ.STATISTICS`.
+            PermissionDenied: no peer sends statistics, and at least one peer denies the request for `_OZ.STATISTICS`.
             ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))

@@ -320,7 +320,7 @@ class Engine:
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
-        # This call tells the subscriber that a thread or loop attends to it. Otherwise it counts no peer as silent.
+        # Start the clock with which the subscriber detects silent peers.
         subscriber.enter(self)
         for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)

@@ -22,7 +22,7 @@ def take_sample(node: Node, timeout: float) -> Sample:
         timeout: seconds to wait for the peers.
 
     Raises:
-        PermissionDenied: no peer has answered, and at least one peer denies its statistics.
+        PermissionDenied: no peer sends statistics, and at least one peer denies the request.
         ClosedError: the node is closed.
     """
     now = time.monotonic()
