@@ -94,7 +94,7 @@ class ManyReplies:
             self._exchange.cancel(self._request)
 
     def __del__(self) -> None:
-        """Cancel the request when the program has no reference to the iterator any more."""
+        """Cancel the request. Python calls this method when the program has dropped the iterator."""
         if self._request is not None:
             self._exchange.forget(self._request)
 

@@ -109,7 +109,7 @@ class NodeBase(PublishingBase):
         Args:
             name: name of the node. Default: the name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
-            connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces the others.
+            connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces all other nodes.
             bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host, and a
                 free TCP port if `connect` has a TCP endpoint.
             codec: format of payloads: "msgpack", "json", an object with `encode` and `decode`, or None for bytes.
@@ -121,7 +121,7 @@ class NodeBase(PublishingBase):
             on_event: function that is called with each `Event`. Calls do not overlap.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: further options, which few programs change.
-            unnamed: positional arguments. They raise an error that names the parameter.
+            unnamed: further positional arguments, which raise an error that names the parameter.
             unknown: misspelled arguments. The error suggests the right name.
 
         Raises:

@@ -1021,7 +1021,7 @@ class Engine:
         """Close the objects that the constructor has created.
 
         Args:
-            error: exception that ended the constructor. A signal handler may have raised it.
+            error: exception that ended the constructor. A signal handler may have raised this exception.
         """
         self._leave_directory()
         # The traceback may refer to a socket that pyzmq has not registered in the context yet. `destroy` would wait for
@@ -1087,7 +1087,7 @@ def encode_loss(gap: Gap, via: bytes) -> bytes:
 
     Args:
         gap: loss of messages from a publisher on another bus.
-        via: ids of the forwarders that have forwarded this report, joined.
+        via: concatenated ids of the forwarders that have forwarded this report.
     """
     packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
     return packed

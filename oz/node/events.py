@@ -33,7 +33,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a node, for `on_event`.
+    """Event that a node passes to `on_event`.
 
     Attributes:
         kind: kind of the event, from the table below.

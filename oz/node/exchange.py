@@ -91,7 +91,7 @@ class Exchange:
             pool: workers that call the handlers.
             codec: codec for payloads, or None.
             shows_errors: whether an error reply has the class and the text of the exception.
-            greets: function that returns whether a new peer may not have declared all its subscriptions yet.
+            greets: function that returns whether a new peer may still declare subscriptions.
             has_session: function that returns whether the node with an id has a session at this node.
             runners: function that returns the runners of all subscriptions.
             on_slow: function that is called with a slow handler's runner, the seconds that its oldest message has
@@ -122,7 +122,7 @@ class Exchange:
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
-        # Time at which `turn` must end requests, or an earlier time.
+        # Before this time, `turn` need not end requests.
         self._expire_at = inf
         # Number of requests that ended in the last turn. The program often sends this number of requests next.
         self._answered = 0
@@ -468,7 +468,7 @@ class Exchange:
             fields = None if extras is None else decode_extras(extras)
             value = payload if self._codec is None else self._codec.decode(payload)
         except Exception as error:
-            # A codec may raise anything.
+            # A codec may raise any exception.
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
             return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())

@@ -240,7 +240,7 @@ class Readiness:
         )
 
     def key_hints(self) -> list[str]:
-        """Return hints that peers may be missing because only one side has keys. The log reports refused keys."""
+        """Return hints about nodes that may be missing because only one side has keys. Refused keys are in the log."""
         with self._node.lock:
             hints = [self._separation()]
             if self._node.subscriber.keys is None:

@@ -19,8 +19,8 @@ request belong to programs that only observe.
 Each request ends exactly once: with its last reply, with an error, or at its deadline. A request with `is_many` that
 has a holder ends at its deadline without an error.
 
-A request without a responder fails at once, unless a peer is *greeting*: a new peer may not have declared all its
-subscriptions yet. Then the request waits for the next call of `changed`.
+A request without a responder fails at once, unless a peer is *greeting*: a new peer may still declare subscriptions.
+Then the request waits for the next call of `changed`.
 
 States and events. "–" means no effect. "Many" means a request with `is_many`.
 
@@ -93,7 +93,8 @@ class Request:
         content: message that is sent.
         deadline: time in seconds at which the request ends.
         is_many: whether the request expects the replies of several peers.
-        holders: streams in which the request was sent. Streams that were lost, denied it or sent an error are removed.
+        holders: streams in which the request was sent. A stream is removed when it is lost, or when its peer denies the
+            request or sends an error reply.
         failure: last error reply of a former holder, while other holders may still reply; else None.
         replies: replies that the caller has not received.
         error: error that ended the request, or None.
@@ -167,7 +168,7 @@ class Responders(Protocol):
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a new peer may not have declared all its subscriptions yet."""
+        """Whether a new peer may still declare subscriptions."""
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Any]:
         """Return the streams that receive a request: all matching plain streams, and one stream of each group.

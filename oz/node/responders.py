@@ -38,7 +38,7 @@ class StreamResponders:
 
         Args:
             find: function that returns the route of a subject among the sessions of nodes.
-            greets: function that returns whether a new peer may not have declared all its subscriptions yet.
+            greets: function that returns whether a new peer may still declare subscriptions.
             name: function that returns the name of a peer.
             lock: lock of the publisher. Other threads change the load of a stream under this lock.
             cached: function that returns the cached route of a subject; None without a cached route. It needs no lock.
@@ -48,7 +48,7 @@ class StreamResponders:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a new peer may not have declared all its subscriptions yet."""
+        """Whether a new peer may still declare subscriptions."""
         return self.greets()
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:

@@ -217,10 +217,10 @@ class ForwarderGone(NamedTuple):
 
 
 class NameConflict(NamedTuple):
-    """Event: a peer is up whose name is also the name of another peer, or of this node.
+    """Event: a peer came up, and another peer or this node has the same name.
 
     Attributes:
-        card: card of the peer that is up.
+        card: card of the peer that came up.
         other: id of the other node with this name.
     """
 
@@ -254,7 +254,7 @@ class Endpoint:
         owner: peer for which the endpoint is dialled; None for a seed or a socket of the directory.
         node: id of the last node that answered at the endpoint.
         is_dialled: whether this node has a link to the endpoint.
-        is_reported: whether the refusal in a BYE from the endpoint was reported, so that it is reported only once.
+        is_reported: whether the refusal in a BYE from the endpoint was reported. A further BYE is not reported.
         refused_until: time until which the endpoint is not dialled.
         greeting_until: time until which the endpoint counts as greeting; see `GREETING_TIME`.
     """
@@ -293,8 +293,9 @@ class Peer:
         dial_at: time at which the next endpoint is dialled, if there is no link.
         turn: index of the endpoint that is dialled next.
         was_up: whether the peer has ever been up.
-        down_since: time since which a peer that is UP or SILENT has no link or no session; None if it has both.
-        known_at: for a KNOWN peer, time of the last introduction or contact. The peer is forgotten some time after it.
+        down_since: time since which a peer that is UP or SILENT has no link or no session; None if the peer has both.
+        known_at: for a KNOWN peer, time of its last introduction or contact. The time until it is forgotten begins
+            then.
         greeting_until: time until which the peer counts as greeting; see `GREETING_TIME`.
     """
 
@@ -411,7 +412,7 @@ class Roster:
         return self._take()
 
     def gone(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Stop dialling a socket of the directory at which no process listens."""
+        """Stop dialling a socket of the directory, because the process of this socket has ended."""
         source = self._endpoints.get(endpoint)
         if source is not None and -inf < source.until < inf and not self.is_linked(endpoint):
             self._drop_source(source, now)

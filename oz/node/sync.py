@@ -299,8 +299,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         group with redelivery, other members receive these messages.
 
         Args:
-            timeout: seconds for the whole call. With None, the call waits as long as peers acknowledge messages, and
-                until groups with `ack="handled"` have handled their messages.
+            timeout: seconds for the whole call. With None, the call waits while acknowledgements arrive, and until
+                groups with `ack="handled"` have handled their messages.
 
         Returns:
             Number of messages that peers have not acknowledged. For a group with `ack="handled"`, the number includes

@@ -61,7 +61,7 @@ class TaskPool:
             except Exception as error:
                 runner.failed(message, error)
             except BaseException:
-                # The event loop ends, or cancels the task. The lane has no worker any more.
+                # The event loop ends, or cancels the task. Then the lane has no worker.
                 lane.is_scheduled = False
                 raise
             else:

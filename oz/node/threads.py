@@ -66,7 +66,7 @@ class ThreadPool:
 
     @property
     def _count(self) -> int:
-        """Number of threads, without lent threads and threads that end soon."""
+        """Number of threads. Lent threads, and threads that have been told to end, do not count."""
         return len(self._threads) - self._lent - self._ending
 
     def _start(self) -> None:
@@ -152,7 +152,7 @@ class ThreadPool:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Return a context manager in which the calling thread waits. Meanwhile the pool may use one more thread.
+        """Return a context manager. While the calling thread waits in its block, the pool may use one more thread.
 
         The context manager has no effect in a thread that does not belong to the pool.
         """

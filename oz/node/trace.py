@@ -233,7 +233,7 @@ class Traces:
         }  # fmt: skip
 
     def _recipients(self, raw: bytes, excluded: Collection[bytes]) -> list[dict[str, Any]]:
-        """Return a dict for each stream that receives a subject. In a group, `picked` marks the member to pick."""
+        """Return a dict for each stream that receives a subject. `picked` is true for the member that a group picks."""
         node = self._node
         route = node.publisher.find_route(raw.decode("utf-8", "surrogateescape"), raw)
         if route is None:
@@ -269,7 +269,8 @@ class Traces:
         Args:
             trace_id: id of the question.
             raw: subject as bytes.
-            via: ids of the forwarders that have passed the question on, joined. The last id is of this forwarder.
+            via: concatenated ids of the forwarders that have passed the question on. The last id belongs to this
+                forwarder.
             excluded: ids of forwarders that receive no message from this forwarder.
             back: `Traces` object of the leg at which the question arrived.
             peer: id of the peer that sent the question to that leg.

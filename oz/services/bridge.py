@@ -46,7 +46,7 @@ from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
 """Maximum seconds that a closing forwarder waits until another forwarder has taken over its groups."""
-_DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed on all messages.
+_DRAIN_INTERVAL = 0.02  # A closing forwarder checks at this interval in seconds whether it may end.
 _PACE = 10  # A forwarder spends at most 1/10 of its time on the computation of subscriptions.
 
 

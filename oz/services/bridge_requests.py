@@ -43,7 +43,8 @@ class Crossing:
 
         Args:
             own: id of the forwarder.
-            group: name of the group as whose member the forwarder received the request; None for a plain subscription.
+            group: name of the group in which the forwarder received the request; None if it received the request with a
+                plain subscription.
             targets: legs on the other buses that the request may enter.
         """
         leg, message = self._leg, self._message

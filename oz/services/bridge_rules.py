@@ -201,7 +201,7 @@ def has_passed(via: bytes, own: bytes) -> bool:
     """Return whether a forwarder, or the maximum number of forwarders, has passed a message on.
 
     Args:
-        via: ids of the forwarders that have passed the message on, joined.
+        via: concatenated ids of the forwarders that have passed the message on.
         own: id of the forwarder.
     """
     return len(via) >= FORWARDER_ID * MAX_FORWARDERS or own in forwarder_ids(via)
@@ -252,7 +252,8 @@ def extras_of(
         source: source of the message.
         own: id of the forwarder.
         is_redelivered: whether another member of the group may have received the message.
-        is_request: whether the message is a request. Then the extras have no `reply_to`, which the forwarder replaces.
+        is_request: whether the message is a request. The extras of a request have no `reply_to`, because the forwarder
+            adds its own.
     """
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)

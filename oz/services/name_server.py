@@ -55,7 +55,7 @@ _COUNTERS = {
 
 
 class NameServer(NodeService):
-    """Node without subscriptions that introduces each node to the other nodes of the same bus.
+    """Introduces each node to the other nodes of the same bus.
 
     Messages do not pass through a name server. A name server stores nothing on disk. While it is down, nodes keep their
     peers. After a restart of the name server, the nodes connect to it again.

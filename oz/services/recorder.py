@@ -467,7 +467,7 @@ class RecordBuffer:
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records, and return the records of one append. They count in the buffer until `remove` is called.
+        """Wait for records, and return the records of one append. The caller passes them to `remove` after the append.
 
         Args:
             not_before: earliest time of the return, by the monotonic clock. Until then, the call waits for further

@@ -36,8 +36,8 @@ class Relaying:
             count: number of messages.
 
         Returns:
-            Number of messages that were lost directly before these messages, and number of these messages that are
-            repeats. The repeats come first.
+            Number of messages that were lost directly before the arrived messages, and number of repeats at the start
+            of the arrived messages.
         """
         account = self._find(origin, sequence)
         lost = max(0, sequence - account.expected)

@@ -1,4 +1,4 @@
-"""Virtual clock. Its time does not change while code runs. When the loop would wait, it jumps to the next event."""
+"""Virtual clock. Its time stops while code runs. When the loop would wait, the clock jumps to the next event."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Network:
         grid: interval in seconds. Messages arrive only at multiples of this interval. Therefore one turn of an engine
             reads several messages. With 0, messages arrive at any time.
         connections: dict from the dialling end to the listening end of each connection.
-        half_open_ends: ends that have not noticed a loss of the connection, although their peers have.
+        half_open_ends: ends whose peer has noticed the loss of the connection, while they have not.
         mute_ends: ends whose sent messages are lost; see `mute`.
     """
 

@@ -57,7 +57,7 @@ class VirtualDirectory(Directory):
 
 
 class VirtualEngine(Engine):
-    """Engine of a node on a virtual network. It reads no environment, no configuration file and no directory."""
+    """Engine of a node on a virtual network. Its configuration comes only from arguments and defaults."""
 
     @staticmethod
     def _resolve(**given: Any) -> Configuration:
