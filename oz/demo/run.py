@@ -35,7 +35,7 @@ def replay(subscribers: int) -> None:
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
         print(publisher.endpoint, flush=True)
-        # Each subscriber subscribes to END last. When this subscription arrives, its other subscription has arrived.
+        # Each subscriber subscribes to END last. When this subscription arrives, its pattern has already arrived.
         publisher.wait_for_subscribers(END, count=subscribers, timeout=None)
         publisher.publish_many(messages)
         publisher.publish(END, None)
@@ -205,7 +205,7 @@ def require_spark() -> None:
 def count_in_spark(specs: Sequence[str]) -> list[int]:
     """Return the number of flights that each pattern matches in Spark.
 
-    The function writes the flights to a Parquet file, sorted by subject, which Spark reads.
+    The function writes the flights to Parquet files, sorted by subject. Then Spark reads these files.
 
     Args:
         specs: patterns of the subjects.

@@ -1,4 +1,4 @@
-"""Methods with which threads send requests of a node, and functions that the asyncio methods use too."""
+"""Request methods of `oz.Node`, and functions that the request methods of `oz.asyncio.Node` use too."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Replies(ManyReplies):
 
 
 class ThreadRequesting:
-    """Methods with which threads send requests of a node."""
+    """Request methods of `oz.Node`."""
 
     _node: Engine
 

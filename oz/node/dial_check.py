@@ -1,7 +1,7 @@
 """Check whether a process listens at an endpoint, after the connection of a link has ended.
 
-The kernel refuses new connections to the endpoint of a killed process. It does not refuse them if the network has
-failed, or if the process is only suspended.
+The kernel refuses new connections to the endpoint of a killed process. If the network has failed, or if the process is
+only suspended, new connections are not refused.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Directory:
             bus: name of the bus.
             node: id of this node.
             has_key: whether this node has keys. Nodes with keys and nodes without keys do not find each other.
-            source: source of the path, as in `Setting.source`, for the texts of errors.
+            source: source of the path, as in `Setting.source`. Errors name this source.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.

@@ -1,7 +1,7 @@
 """Times of the calls of one handler.
 
-The clock is read only while snapshots are requested, because two readings of the clock cost as much as the delivery of
-a message. The worker calls `Stopwatch.call` with each message. Without a measurement, `call` is the handler itself.
+Calls are measured only for some time after a snapshot, because two readings of the clock cost as much as the delivery
+of a message. The worker calls `Stopwatch.call` with each message. Without a measurement, `call` is the handler itself.
 """
 
 from __future__ import annotations

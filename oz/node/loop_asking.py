@@ -1,4 +1,4 @@
-"""Methods with which asyncio programs send requests of a node."""
+"""Request methods of `oz.asyncio.Node`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AsyncReplies(ManyReplies):
 
 
 class LoopRequesting:
-    """Methods with which asyncio programs send requests of a node."""
+    """Request methods of `oz.asyncio.Node`."""
 
     _node: Engine
     _attendance: LoopAttendance

@@ -57,7 +57,9 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
 
 
 def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
-    """Return the card in the WELCOME of a link; None without a card, or if its id does not fit the origin or the key.
+    """Return the card in the WELCOME of a link. Return None without a card, or if the id of the card is false.
+
+    The id must be the origin of the link. With keys, it must also belong to the key of the publisher.
 
     Args:
         link: link that has received a WELCOME.

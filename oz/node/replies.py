@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A request may arrive before the HELLO of its requester. Then the requester has no session yet, and `WaitingReplies`
-keeps the reply until the session is up, for `WAIT` seconds at most. The number and the bytes of waiting replies are
-limited, and a further reply is refused. Therefore a peer that never sends a HELLO cannot fill the memory.
+keeps the reply until the session is up, for `WAIT` seconds at most. The number and the total size of waiting replies
+are limited. At a limit, `add` refuses further replies. Therefore a peer that sends no HELLO cannot fill the memory.
 
 An error reply has the extra `error`, a list of two texts: the class name of the exception, and the text of the
 exception. Both texts are empty if the responder hides them.

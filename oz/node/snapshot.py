@@ -33,7 +33,7 @@ MAX_TEXT = 200
 CACHED_LINKS = 10_000
 """Maximum number of links whose status is cached. This number suffices for 100 nodes with 100 links each."""
 CACHED_BYTES = 256
-"""Links with more encoded bytes are not cached, because their cache could fill the memory."""
+"""A link whose encoding has more bytes is not cached, because large entries could fill the memory."""
 
 
 class LinkStatus(NamedTuple):

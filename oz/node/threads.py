@@ -152,7 +152,7 @@ class ThreadPool:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Return a context manager. While the calling thread waits in its block, the pool may use one more thread.
+        """Return a context manager. While the calling thread waits in the block, the pool may use one more thread.
 
         The context manager has no effect in a thread that does not belong to the pool.
         """

@@ -7,8 +7,8 @@ group. The forwarder keeps each message of a group until a member has handled th
 *job*. A job that the forwarder has sent to a member is *placed*.
 
 A *leg* is the node of the forwarder on one bus. If a member is lost, the leg on the bus of that member returns the job
-to the forwarder, and the forwarder picks the next member on any bus. In an ordinary node, the publisher would move the
-message to another member on the same bus.
+to the forwarder, and the forwarder picks another member. In an ordinary node, the publisher would move the message to
+another member on the same bus.
 
 ========= ================================================= ============================================
 state     event                                             next state

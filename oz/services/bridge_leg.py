@@ -218,8 +218,8 @@ class Leg:
         asked: subscriptions of this leg for other buses: a dict from delivery options to the subscriptions.
         losses: losses that are not in a queue of `asked`, and losses that other forwarders report. Each entry is a gap
             and the ids of the forwarders that have passed on the report.
-        held: jobs (`oz.services.bridge_groups`) that were sent to members on this bus and are not acknowledged: a dict
-            from a stream to a dict from the position to the job.
+        held: jobs (`oz.services.bridge_groups`) that were sent to members on this bus and are not acknowledged.
+            `held[stream][position]` is one job.
         is_standby: whether the forwarder stands by on this bus; see `oz.services.bridge_rules`.
     """
 

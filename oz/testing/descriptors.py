@@ -1,4 +1,4 @@
-"""Descriptors of model sockets, which a `VirtualLoop` watches as it watches real descriptors."""
+"""Virtual descriptors of model sockets. A `VirtualLoop` watches them like real descriptors."""
 
 from __future__ import annotations
 
