@@ -63,7 +63,6 @@ class ManyReplies:
         )
 
     def _next(self) -> Steps[Message | None]:
-        """Wait for the next reply; return None after the last reply."""
         request, exchange = self._request, self._exchange
         assert request is not None
         while True:

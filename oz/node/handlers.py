@@ -186,7 +186,7 @@ def finish_at_once(wanted: Awaitable[Any]) -> Any:
     steps = wanted.__await__()
     try:
         for _ in range(_TURNS):
-            # None means `asyncio.sleep(0)`, which does not wait. Any other value means that the awaitable waits.
+            # None comes from `asyncio.sleep(0)`, which does not wait. Any other value means that the awaitable waits.
             if next(steps) is not None:
                 break
     except StopIteration as end:

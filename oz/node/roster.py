@@ -816,7 +816,6 @@ class Roster:
                     self._drop_source(endpoint, now)
 
     def _drop_source(self, endpoint: Endpoint, now: float) -> None:
-        """Record that the directory no longer has an endpoint."""
         endpoint.until = -inf
         if endpoint.is_dialled and endpoint.owner is None:
             self._hang_up(endpoint)

@@ -374,7 +374,6 @@ class Forwarder(NodeService):
 
     @property
     def _states(self) -> list[str]:
-        """State of each leg: "standing by for groups" while the leg stands by, else "passing"."""
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:

@@ -277,7 +277,6 @@ class Gateway(Service):
             )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
-        """Report to local subscribers that messages were lost before the gateway received them."""
         if count == 0:
             return
         self.stats.lost += count or 0

@@ -288,7 +288,6 @@ class Recorder(Service):
         self._buffer.put([*rows, message])
 
     def _receive_rest(self) -> None:
-        """Receive all messages that publishers have sent until now."""
         with suppress(ClosedError):
             if self.subscriber is None:
                 self._subscription.drain(timeout=DRAIN_TIMEOUT)

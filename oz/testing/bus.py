@@ -312,7 +312,6 @@ async def _adopt(members: list[Publisher | Node]) -> None:
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Raise an error if an argument of a member is not supported on a test bus."""
     if options.get("context") is not None:
         raise ValueError("a bus of oz.testing has no context=: leave it out")
     if (security := options.get("security")) is not None:

@@ -224,7 +224,6 @@ class Network:
 
 
 def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
-    """Return whether an address conflicts with a bound address."""
     if transport != taken[0]:
         return False
     if transport != "tcp":
