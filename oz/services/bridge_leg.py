@@ -58,7 +58,7 @@ def forwarder_of(packed: bytes) -> bytes | None:
 
 
 class LegStream(Stream):
-    """Stream that keeps each message of a group until the member has handled it, or acknowledged with "received"."""
+    """Stream that keeps each message of a group until the member handles it; with "received", until it arrives."""
 
     __slots__ = ()
 
