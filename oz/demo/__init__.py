@@ -1,1 +1,1 @@
-"""Demo of `oz demo`. It publishes real data, which the package contains."""
+"""Demo that `oz demo` runs. It publishes real data, which the package contains."""

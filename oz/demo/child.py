@@ -12,7 +12,7 @@ from oz.errors import OzError
 
 
 class ChildError(OzError):
-    """A child process has ended or sends nothing."""
+    """A child process has ended too early, or sends nothing."""
 
 
 class Child:
@@ -33,7 +33,7 @@ class Child:
         return self.process.returncode is not None
 
     def read_line(self) -> str:
-        """Wait for a line of the output. The wait has no timeout, because a busy machine may start a process slowly.
+        """Wait for a line of the output, and return it. The call has no timeout, because a process may start slowly.
 
         Raises:
             ChildError: the process has ended without another line.
@@ -56,12 +56,12 @@ def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
     """Start a program for a `with` block, and kill its process at the end of the block."""
     process = subprocess.Popen(
         command,
-        # The child ends when this pipe is closed. The system closes the pipe also if the parent is killed.
+        # The child ends when this pipe is closed. If the parent is killed, the system closes the pipe.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Ctrl-C must reach only the parent, which ends the child.
+        # In a new session, Ctrl-C does not reach the child. The parent ends the child.
         start_new_session=True,
     )
     try:
@@ -72,10 +72,10 @@ def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
 
 
 def end_with_parent() -> None:
-    """End this process when its standard input is closed, which shows that the parent has ended."""
+    """End this process when its standard input is closed. The end of the parent closes the standard input."""
 
     def wait() -> None:
-        # Not sys.stdin, because the interpreter would wait at its end for the lock of sys.stdin, and abort.
+        # Do not read from sys.stdin: at its end, the interpreter would wait for the lock of sys.stdin, and abort.
         while os.read(0, 4096):
             pass
         os._exit(1)

@@ -16,8 +16,9 @@ _MISSING = "NA"
 def load() -> list[tuple[str, dict[str, object]]]:
     """Return `(subject, payload)` for each flight, in the order of the data set.
 
-    The subject is `flight.<origin>.<dest>.<carrier>`. The payload has one entry for each column. Carrier, tail number,
-    airports and `time_hour` (ISO 8601) are text, and other columns are integers. A missing value is None.
+    The subject is `flight.<origin>.<dest>.<carrier>`. The payload is a dict with an entry for each column. Carrier,
+    tail number, airports and `time_hour` (ISO 8601) are text, and all other columns are integers. A missing value is
+    None.
     """
     columns = _columns()
     values = zip(*(_typed(name, cells) for name, cells in columns.items()), strict=True)
@@ -41,7 +42,7 @@ def _subjects_of(columns: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 def _typed(name: str, cells: tuple[str, ...]) -> list[object]:
-    # Each distinct cell is converted once, because cells repeat: 27,004 rows have 1,652 flight numbers.
+    # Convert each distinct cell only once. Many cells are equal: 27,004 rows have 1,652 flight numbers.
     convert = str if name in _TEXT_COLUMNS else int
     values: dict[str, object] = {cell: None if cell == _MISSING else convert(cell) for cell in set(cells)}
     return [values[cell] for cell in cells]

@@ -1,6 +1,7 @@
-"""Demo of `oz demo`: a publisher process, subscribers with several dialects, and counts of their messages.
+"""Demo that `oz demo` runs: a publisher in a child process, and subscribers that count messages.
 
-The publisher process runs this module as a program, and ends with the process of the demo.
+The patterns of the subscribers have several dialects. The child process runs this module as a program. When the demo
+ends, the child process ends too.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ END = "demo.end"
 def replay(subscribers: int) -> None:
     """Publish every flight and then `END`.
 
-    The function waits until `subscribers` subscribers are connected, and while a subscriber is full. The waits have no
-    timeout, because the subscribers run in the parent process, and this process ends with its parent.
+    The function first waits until `subscribers` subscribers are connected. It also waits while a subscriber is full.
+    These waits need no timeout: the subscribers run in the parent process, and this process ends with its parent.
     """
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
         print(publisher.endpoint, flush=True)
-        # A subscriber subscribes to END last. Therefore its other subscriptions have arrived before.
+        # Each subscriber subscribes to END last. When this subscription arrives, its pattern has already arrived.
         publisher.wait_for_subscribers(END, count=subscribers, timeout=None)
         publisher.publish_many(messages)
         publisher.publish(END, None)
@@ -48,7 +49,7 @@ SPECS = (
     r"regex:^flight\.(JFK|LGA)\.(ORD|MDW)\..*",
     "flight.EWR.ORD.UA",
 )
-"""Patterns of the demo. The dialect is before the colon; without a dialect it is "nats"."""
+"""Patterns of the demo. The text before the colon is the dialect. Without a colon, the dialect is "nats"."""
 
 SILENCE_TIMEOUT = 10.0
 """The demo fails if no message arrives for this number of seconds after the last message.
@@ -69,7 +70,7 @@ class PatternResult:
     Attributes:
         pattern: text of the pattern.
         dialect: dialect of the pattern.
-        prefixes: prefixes that ZeroMQ filters by.
+        prefixes: prefixes with which ZeroMQ filters messages.
         received: number of messages that the subscriber received.
         delivered: number of received messages that the pattern matches.
         expected: number of flights in the data that the pattern matches.
@@ -144,7 +145,7 @@ class _Listener:
         self.subscriber.subscribe(END)
 
     def receive_waiting(self) -> int:
-        """Receive waiting messages; return their number. The limit of `_TURN` lets other subscribers receive too."""
+        """Receive at most `_TURN` waiting messages, so that all subscribers receive in turn; return their number."""
         for taken in range(_TURN):
             try:
                 message = self.subscriber.receive(timeout=0)
@@ -202,10 +203,12 @@ def require_spark() -> None:
 
 
 def count_in_spark(specs: Sequence[str]) -> list[int]:
-    """Write the flights to Parquet, sorted by subject; return the number of flights that each pattern matches.
+    """Return the number of flights that each pattern matches in Spark.
+
+    The function writes the flights to Parquet files, sorted by subject. Then Spark reads these files.
 
     Args:
-        specs: patterns, which Spark matches.
+        specs: patterns of the subjects.
 
     Raises:
         MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.

@@ -35,7 +35,7 @@ Handler = Callable[[BaseMessage], Any]
 
 
 class Subscription(NodeSubscriptionBase, PlainSubscription):
-    """One subscription of an asyncio `Node`; see `oz.Node`. `await` of a subscription returns the subscription."""
+    """One subscription of an asyncio `Node`; see `oz.Node`. A program may call `subscribe` with or without await."""
 
     _class_name = "oz.asyncio.Subscription"
     _node: Node
@@ -64,7 +64,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
                 return found
         check_wait("timeout", timeout)
         if self._node._node.is_foreign:
-            # This raises OwnershipError. The following steps need a running loop, which the child of a fork lacks.
+            # Raise OwnershipError here, because the following steps need a running loop. The child of a fork has none.
             engine.check_open()
         queue = self._queue()
         if engine.clock() >= self._turn_ends:
@@ -115,7 +115,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` for one event at a time, in a task that exists while events wait."""
+    """Calls `on_event` for one event after another, in a task. The task ends when no event waits."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -145,9 +145,9 @@ class _Notices:
 class Node(NodeBase, Publishing, LoopRequesting):
     """Member of a bus, in an event loop; see `oz.Node`.
 
-    If a loop runs, it attends to the node from the constructor on. Otherwise the loop of the first `await` attends to
-    the node. Only the thread of the loop may use the node. Methods that do not wait act when they are called; a program
-    may await their result.
+    If the constructor is called in a running loop, that loop runs the node. Otherwise the loop of the first `await`
+    runs the node. Only the thread of the loop may use the node. Methods that do not wait act when they are called; a
+    program may await their result.
     """
 
     _class_name = "oz.asyncio.Node"
@@ -192,7 +192,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             handler: function or coroutine function, called with each message.
             dialect: dialect of a pattern that is text.
             group: name of a queue group.
-            overflow: policy when more than `max_pending` messages wait for the program.
+            overflow: policy for messages when `max_pending` messages already wait for the program.
             last_value: whether publishers first send the newest message of each subject that matches.
             ack: "received" or "handled", as in `oz.Node.subscribe`. With "handled" and without a handler, the next
                 `receive` of the same task acknowledges the message.
@@ -248,7 +248,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: no peer has answered, and at least one peer denies the request for `_OZ.STATISTICS`.
+            PermissionDenied: no peer sends statistics, and at least one peer denies the request for `_OZ.STATISTICS`.
             ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))
@@ -260,14 +260,14 @@ class Node(NodeBase, Publishing, LoopRequesting):
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus; see `oz.Node.close`.
 
-        If the call is cancelled, the node publishes no more messages, and the program may call `close` again.
+        A program may call `close` again if the call was cancelled. Until then the node publishes no more messages.
 
         Args:
             timeout: seconds for the whole call; None as in `oz.Node.close`.
 
         Returns:
-            Number of messages that peers have not acknowledged. In a group with `ack="handled"`, messages that its
-            members have not handled count too.
+            Number of messages that peers have not acknowledged. For a group with `ack="handled"`, the number includes
+            the messages that no member of the group has handled.
         """
         check_wait("timeout", timeout)
         engine = self._node

@@ -1,4 +1,4 @@
-"""Methods of a node that send requests, for threads, and the functions that asyncio shares."""
+"""Request methods of `oz.Node`, and functions that the request methods of `oz.asyncio.Node` use too."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def result_of(request: Request) -> Message:
 
 
 class ManyReplies:
-    """Replies of several responders. An error reply is kept, and raised after all other replies."""
+    """Replies of several responders. The first error reply is kept, and raised after all other replies."""
 
     def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
         self._exchange = node.exchange
@@ -63,7 +63,6 @@ class ManyReplies:
         )
 
     def _next(self) -> Steps[Message | None]:
-        """Wait for the next reply; return None after the last reply."""
         request, exchange = self._request, self._exchange
         assert request is not None
         while True:
@@ -94,7 +93,7 @@ class ManyReplies:
             self._exchange.cancel(self._request)
 
     def __del__(self) -> None:
-        """Cancel the request when the program has no reference to the iterator any more."""
+        """Cancel the request. Python calls this method when the program has dropped the iterator."""
         if self._request is not None:
             self._exchange.forget(self._request)
 
@@ -113,8 +112,8 @@ class Replies(ManyReplies):
         """Wait for the next reply.
 
         Raises:
-            StopIteration: there are `limit` replies, or the timeout has passed.
-            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
+            StopIteration: `limit` replies were returned, or the timeout has passed.
+            ReplyError: a handler of a responder raised an exception. All other replies are returned before this error.
             OzError: the request has failed.
         """
         with self._pool.lend():
@@ -125,7 +124,7 @@ class Replies(ManyReplies):
 
 
 class ThreadRequesting:
-    """Requests of a node for threads."""
+    """Request methods of `oz.Node`."""
 
     _node: Engine
 
@@ -149,10 +148,10 @@ class ThreadRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds for all attempts together; None waits for ever.
-            headers: names and values that travel with the request, as in `publish`.
+            headers: names and values that are sent with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
-            retries: maximum number of times that the request is sent to another member after its group member is
-                lost. More than one member may then handle the request.
+            retries: maximum number of retries. If the group member that has the request is lost, the request is sent
+                to another member. More than one member may then handle the request.
 
         Raises:
             NoResponders: no node subscribes to the subject.
@@ -215,7 +214,7 @@ class ThreadRequesting:
             payload: bytes, or a value for the codec.
             timeout: seconds after which the iterator ends; None waits for `limit` replies.
             limit: number of replies after which the iterator ends; None for no limit.
-            headers: names and values that travel with the request, as in `publish`.
+            headers: names and values that are sent with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Base classes of `Node` and of its subscriptions, for threads and for asyncio."""
+"""Base classes that the `Node` and `Subscription` classes for threads and for asyncio share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from oz.transport.steps import Steps
 from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
-_HANDLES = 100  # A node that keeps this number of subscriptions removes the ended subscriptions.
+_HANDLES = 100  # When a node keeps this number of subscriptions, it removes the ended subscriptions.
 
 
 class NodeSubscriptionBase(SubscriptionBase):
@@ -66,7 +66,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         return queue
 
     def _take(self) -> Message | None:
-        """Return the next message; None if no message waits, or if a gap must be reported first."""
+        """Return the next message; None if the queue is empty, or if its first entry is a gap."""
         items = self._queue().items
         try:
             item = items.popleft()
@@ -79,7 +79,7 @@ class NodeSubscriptionBase(SubscriptionBase):
 
 
 class NodeBase(PublishingBase):
-    """Constructor and calls that do not wait."""
+    """Constructor of a node, and methods that do not wait."""
 
     _node: Engine
     _class_name = "oz.Node"
@@ -109,19 +109,19 @@ class NodeBase(PublishingBase):
         Args:
             name: name of the node. Default: the name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
-            connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces the others.
+            connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces all other nodes.
             bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host, and a
                 free TCP port if `connect` has a TCP endpoint.
             codec: format of payloads: "msgpack", "json", an object with `encode` and `decode`, or None for bytes.
             dialect: dialect of subjects and patterns, one of `oz.DIALECTS`.
-            on_full: action if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout` seconds,
-                or "raise" `WouldBlock`.
+            on_full: action if the queue for a peer is full. "drop" drops the message for this peer, "block" waits up to
+                `send_timeout` seconds, and "raise" raises `WouldBlock`.
             last_value: whether the node keeps the newest message of each subject, for subscriptions with
                 `last_value=True`.
             on_event: function that is called with each `Event`. Calls do not overlap.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: further options, which few programs change.
-            unnamed: positional arguments. They raise an error that names the parameter.
+            unnamed: further positional arguments, which raise an error that names the parameter.
             unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
@@ -155,8 +155,8 @@ class NodeBase(PublishingBase):
                 options=options,
                 runs_handlers=self._runs_handlers,
                 pool=self._make_pool(options),
-                # A signal handler may raise an exception after the engine's constructor has returned. An assignment
-                # here would not be executed then, and nothing would close the engine.
+                # Not an assignment of the result: a signal handler may raise an exception after the engine's
+                # constructor has returned and before the assignment. Then nothing would close the engine.
                 keep=partial(setattr, self, "_node"),
             )
             self._publish_with(self._node.publisher)
@@ -164,7 +164,7 @@ class NodeBase(PublishingBase):
         except BaseException:
             engine: Engine | None = self.__dict__.get("_node")
             if engine is not None:
-                # A signal handler has raised an exception.
+                # A signal handler raised the exception after the engine was complete.
                 forget(engine)
                 engine.abort()
                 engine.wake()
@@ -176,7 +176,7 @@ class NodeBase(PublishingBase):
         return Engine(*arguments, **options)
 
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
-        """Keep a reference to an active subscription, because the engine has only a weak reference."""
+        """Keep a reference to a subscription, because the engine has only a weak reference to it."""
         if len(self._handles) >= self._handles_limit:
             self._handles = [handle for handle in self._handles if handle.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
@@ -247,10 +247,9 @@ class NodeBase(PublishingBase):
         return exposition(families([self.snapshot()]))
 
     def is_healthy(self) -> bool:
-        """Return whether the node is open, and its thread or loop runs in time. Any thread may call this method.
+        """Return whether the node is open and its thread or loop is at most 5 s late. Any thread may call this method.
 
-        The result is False if the thread or the loop is more than 5 s late. It does not depend on peers: `wait_ready`
-        waits for peers.
+        The result does not depend on peers. `wait_ready` waits for peers.
         """
         return self._node.is_healthy
 
@@ -329,7 +328,7 @@ class NodeBase(PublishingBase):
         return f"<{self._class_name} {self.name!r} on {self.bus!r}{' closed' if self.closed else ''}>"
 
     def __del__(self) -> None:
-        """Close a node to which the program has no reference any more, without waiting."""
+        """Close the node without waiting, if the program has not closed it."""
         engine = self.__dict__.get("_node")
         if engine is None or engine.is_closed or engine.is_foreign:
             return

@@ -1,7 +1,7 @@
-"""Tables of the nodes, subscribers, groups and losses of a bus, made from the snapshots of its nodes.
+"""Tables of the nodes, subscribers, groups and losses of a bus, computed from the snapshots of its nodes.
 
-A row is a dict from column names to values. `oz top --json` prints these rows. A rate is the difference between two
-samples, divided by the seconds between them.
+A row is a dict from column names to values. `oz top --json` prints these rows. A rate is the difference between the
+values in two samples, divided by the seconds between the samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from oz.node.snapshot import LinkStatus, Snapshot
 
 SLOW_SECONDS = 1.0
-"""A subscriber counts as slow when its oldest pending message has this age in seconds."""
+"""A subscriber counts as slow when its oldest pending message is at least this number of seconds old."""
 
 MAX_SUBJECTS = 100_000
 """Maximum number of subjects that are counted separately. Without a limit, many subjects would fill the memory."""
@@ -57,12 +57,12 @@ class _Subscriber:
 
 
 def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]:
-    """Return the rows of each table, sorted so that the most important row is first.
+    """Return the rows of each table. The most important row is first.
 
     Args:
         now: newest sample.
-        before: an older sample, from which rates are computed; None for rates of 0.
-        own: id of the node that takes the samples. The tables leave it out.
+        before: older sample, from which rates are computed. If it is None, all rates are 0.
+        own: id of the node that takes the samples. The table of subscribers leaves out its links.
     """
     seconds = max(now.at - before.at, 1e-9) if before is not None else 0.0
     past = {snapshot.id: snapshot for snapshot in before.snapshots} if before is not None else {}

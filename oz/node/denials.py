@@ -1,12 +1,12 @@
-"""Notices of denied messages. If permissions deny a message, the receiving node sends the reason to the sender.
+"""Notices of denied messages. If permissions deny a message, the receiving node sends a notice to the sender.
 
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
 this file. Therefore the receiving node sends a *notice*, a direct message with the rule and the reason. If the denied
-message is a request, the notice ends it with `PermissionDenied`. If the denied message is a publication, the sender
-reports an event, and `wait_ready` raises the error.
+message is a request, the notice ends the request with `PermissionDenied`. If the denied message is a publication, the
+sender reports an event, and its `wait_ready` raises `PermissionDenied`.
 
-A sender gets one notice for each denied request, and one for each subject of denied publications. The receiving node
-reports one event for each subject.
+A sender receives one notice for each denied request, and one notice for each subject on which publications are denied.
+The receiving node reports one event for each key and subject.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Notice(NamedTuple):
     Attributes:
         subject: subject of the denied message.
         reason: sentence that explains the denial.
-        rule: rule of the file of permissions that denied the message, or None.
-        reply_to: inbox for the replies, if the denied message is a request; None for a publication.
+        rule: rule that denied the message, from the file of permissions; None if the default of the
+            file denied it.
+        reply_to: inbox for the replies to a denied request; None for a publication.
     """
 
     subject: str
@@ -60,7 +61,7 @@ class Notice(NamedTuple):
 
 
 def decode(payload: bytes) -> Notice | None:
-    """Return the notice of a direct message; None if it is malformed."""
+    """Return the notice in the payload of a direct message; None if the payload is malformed."""
     try:
         subject, reason, rule, reply_to = msgpack.unpackb(payload)
     except Exception:
@@ -72,7 +73,7 @@ def decode(payload: bytes) -> Notice | None:
 
 
 class Denials:
-    """Denied messages whose senders are not informed yet."""
+    """Denied messages for which no notice has been sent yet."""
 
     def __init__(self, rights: Callable[[], Rights]) -> None:
         """Start without messages.
@@ -92,7 +93,7 @@ class Denials:
             node: id of the sender.
             key: public key of the sender.
             subject: subject of the denied message.
-            reply_to: inbox for the replies, if the message is a request; else None.
+            reply_to: inbox for the replies to a request; None for a publication.
         """
         if self._rights() is not self._reported_by or len(self._reported) >= _MAX_REPORTED:
             self._reported_by = self._rights()
@@ -110,7 +111,10 @@ class Denials:
         return len(self._waiting)
 
     def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
-        """Remove and yield the notices: the id of the sender, the notice, and whether the subject is new."""
+        """Remove and yield the denied messages.
+
+        Each tuple has the id of the sender, the notice, and whether this is the first denial for the subject.
+        """
         while self._waiting:
             node, key, subject, reply_to, is_first = self._waiting.popleft()
             action: Action = "publish" if reply_to is None else "request"

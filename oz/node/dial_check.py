@@ -1,7 +1,7 @@
 """Check whether a process listens at an endpoint, after the connection of a link has ended.
 
-The kernel ends the connections of a killed process, and refuses new connections. After a failure
-of the network, and while a process is suspended, new connections are not refused.
+The kernel refuses new connections to the endpoint of a killed process. If the network has failed, or if the process is
+only suspended, new connections are not refused.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from errno import ECONNREFUSED, ENOENT
 
 
 class DialCheck:
-    """One attempt to connect, without waiting. The result for an endpoint of another host takes a round trip."""
+    """One attempt to connect, without waiting. For an endpoint of another host, the result takes a round trip."""
 
     def __init__(self, endpoint: str) -> None:
         """Begin to connect.
 
         Args:
             endpoint: `ipc://` with a path, or `tcp://` with an address and a port. A host name is not resolved, because
-                a lookup takes time. An endpoint with a host name counts as not refused.
+                a lookup takes time. For an endpoint with a host name, `is_refused` returns False.
         """
         self._error = 0
         self._socket: socket.socket | None = None

@@ -1,18 +1,18 @@
-"""Directory with a Unix socket for each node of a bus on one host. Nodes find each other by these sockets.
+"""Directory of one host with a Unix socket for each node of a bus. Nodes of this host find each other by these sockets.
 
 Theory of operation
 -------------------
-The file name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
-because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
-dials the socket. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
+The file name of a socket consists of a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648,
+section 5), because the path of a socket must be short. A node reads the directory and passes each socket to its roster,
+which dials the socket. Nodes use the directory only to find each other: HELLO and WELCOME then carry all endpoints of a
 node. A node with peers reads the directory every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
-A process that is killed leaves its socket behind. The socket refuses connections, and any node may remove it. A node
-does not test a socket to which it has a link. Between bind and listen, a new socket refuses connections too. Therefore
-a socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because
-it has the id of the node.
+A process that is killed leaves its socket in the directory. The socket refuses connections, and any node may remove it.
+A node does not test a socket to which it has a link. Between bind and listen, a new socket refuses connections too.
+Therefore a node removes only sockets that are at least `YOUNG` seconds old. No later node uses the name of a removed
+socket, because the name contains the id of the node.
 
-The directory belongs to one user and has mode 0700, because any process that can write to it could pose as a node.
+The directory belongs to one user and has mode 0700, because any process that can write to it could add a false node.
 Abstract Unix sockets are not used, because they have no owner.
 """
 
@@ -36,7 +36,7 @@ from oz.transport.errors import EndpointError
 READ_INTERVAL = 30.0
 """Seconds between two reads of the directory by a node that has peers."""
 YOUNG = 2.0
-"""A socket whose age in seconds is below this number is not removed."""
+"""Seconds that a socket must exist before another node may remove it."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
@@ -50,7 +50,7 @@ class Directory:
 
     Attributes:
         endpoint: endpoint of this node's socket. The node binds it.
-        prefix: common start of the endpoints in this directory, for all nodes of the bus.
+        prefix: common start of the endpoints of all nodes of the bus in this directory.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class Directory:
         return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
-        """Return the number of nodes of this bus on this host that this node cannot find because of keys.
+        """Return the number of nodes of this bus on this host that do not find this node because of keys.
 
-        Nodes with keys and nodes without keys do not find each other. Sockets of processes that have ended are removed,
-        and do not count.
+        A node with keys and a node without keys do not find each other. Sockets of processes that have ended are
+        removed, and do not count.
         """
         names = self._names(self._separate)
         return sum(not self.remove_dead(f"ipc://{self._path / name}") for name in names)
@@ -132,7 +132,7 @@ class Directory:
         """Remove a socket if no process listens at it; return whether the socket is gone."""
         path = Path(endpoint.removeprefix("ipc://"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            # A connect to a listener with a full backlog fails with EAGAIN.
+            # If the backlog of the listener is full, a blocking connect would wait. This one fails with EAGAIN.
             probe.setblocking(False)
             try:
                 probe.connect(os.fspath(path))
@@ -145,7 +145,7 @@ class Directory:
         return False
 
     def read(self, roster: Roster, now: float) -> list[Effect | Event]:
-        """Pass all sockets without a link to a roster, and remove dead sockets.
+        """Pass the endpoints of all sockets without a link to a roster, and remove sockets of ended processes.
 
         Args:
             roster: roster of this node.
@@ -164,7 +164,7 @@ class Directory:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node is gone, because a program that cleans temporary files has deleted it."""
+        """Whether another program has deleted the socket of this node, such as a cleaner of temporary files."""
         return not self._own.exists()
 
     def next_read(self, roster: Roster) -> float:
@@ -178,7 +178,7 @@ class Directory:
 
 
 def _begin(host: bytes, bus: str, has_key: bool) -> str:
-    """Return the start of the file names of sockets: a hash of host, bus and use of keys."""
+    """Return the start of the file names of sockets: a hash of the host, the bus, and whether the nodes have keys."""
     parts = (host, bus.encode(), b"keys" if has_key else b"")
     return hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest() + "-"
 
@@ -186,10 +186,8 @@ def _begin(host: bytes, bus: str, has_key: bool) -> str:
 def host_id(directory: Path) -> bytes:
     """Return an id of this host: 16 bytes.
 
-    Two processes have the same id if each process can connect to the other process's sockets in the directory.
-
-    Containers may share a directory. Two containers count as one host only if they share the network too, because nodes
-    of one host connect over loopback addresses.
+    Containers may share a directory. Two containers count as one host only if they also share the network, because
+    nodes of one host connect over loopback addresses.
     """
     status = directory.stat()
     parts = [socket.gethostname(), f"{status.st_dev}:{status.st_ino}"]
@@ -201,7 +199,7 @@ def host_id(directory: Path) -> bytes:
 
 
 def _remove_old(path: Path) -> bool:
-    """Remove a socket that is older than `YOUNG` seconds; return whether the socket is gone."""
+    """Remove a socket that is at least `YOUNG` seconds old; return whether the socket is gone."""
     try:
         if abs(time.time() - path.lstat().st_mtime) < YOUNG:
             return False

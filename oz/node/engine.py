@@ -1,11 +1,11 @@
-"""Engine of a node: a publisher, a subscriber, the roster of peers, and their lock and clock.
+"""Engine of a node: it joins a publisher, a subscriber and a roster of peers.
 
 Theory of operation
 -------------------
-A node consists of two engines. The engine of a publisher listens for the links of peers. The engine of a subscriber
-dials the peers. The id of the node is the `origin` of the publisher and the `member` of the subscriber. A pair of nodes
-has two links, one for each direction. With `echo=True`, the node also has a link to itself over inproc, and receives
-its own messages.
+A node has the engine of a publisher and the engine of a subscriber. The publisher listens for the links of peers. The
+subscriber dials the peers. The id of the node is the `origin` of the publisher and the `member` of the subscriber. A
+pair of nodes has two links, one for each direction. With `echo=True`, the node also has a link to itself over inproc,
+and receives its own messages.
 
 A *direct message* is sent to one peer, and needs no subscription. oz uses direct messages for replies and for its own
 subjects.
@@ -14,12 +14,12 @@ The *attending side* is the thread (`oz.node.sync`) or the event loop (`oz.node.
 both engines, passes their events to the roster (`oz.node.roster`), and executes the effects that the roster returns.
 Other threads publish, subscribe and wait, and never call the roster.
 
-An event occurs while a thread holds the lock of one of the two engines. This thread may be a thread that publishes.
-Therefore the event is only appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
+An engine holds its lock when it reports an event, and the reporting thread may be any thread that publishes. Therefore
+the event is only appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
 
-`oz.publisher.thread` and `oz.publisher.loop` run this engine like the engine of a publisher, because both have the same
-interface. Calls that wait are written as steps (`oz.transport.steps`). `waiters` has a function to wake each call that
-waits for the publisher. `news` has a function to wake each call that waits for messages or peers.
+This engine has the interface of the engine of a publisher. Therefore `oz.publisher.thread` and `oz.publisher.loop` can
+run it. Calls that wait are written as steps (`oz.transport.steps`). `waiters` contains functions that wake the calls
+which wait for the publisher. `news` contains functions that wake the calls which wait for messages or peers.
 """
 
 from __future__ import annotations
@@ -95,16 +95,15 @@ INTRODUCTION = "_OZ.PEERS"
 LOSS = "_OZ.LOSS"
 """Subject of the direct message with which a forwarder reports a loss on another bus; see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
-"""Maximum size of an introduction in bytes. The node ignores a larger introduction, because decoding it could fill the
-memory."""
+"""Maximum size of an introduction in bytes. A node ignores larger introductions, because they could fill the memory."""
 ECHO_TIMEOUT = 1.0
 """Maximum seconds that `subscribe` waits until the publisher of the same node knows the subscription."""
 HEALTHY_SECONDS = 5.0
-"""A node counts as unhealthy when its attending side misses a deadline by this number of seconds."""
+"""A node counts as unhealthy when its attending side is this number of seconds late."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
-_LINGER = 0.05  # Seconds in which libzmq may send the last frames of a node whose constructor failed.
+_LINGER = 0.05  # After a failed constructor, libzmq has this number of seconds to send the last frames.
 
 _Happened = Callable[[float], Iterable[Any]]
 
@@ -131,11 +130,12 @@ class Engine:
         publisher, subscriber: the two engines of the node.
         roster: known peers.
         introduced: ids of the nodes that have sent an introduction to this node.
-        denied: errors of publications that peers deny, by subject. `wait_ready` raises and removes an error.
+        denied: dict from a subject to the error of a publication that a peer denied. `wait_ready` removes and raises
+            one error.
         readiness: conditions of `wait_ready`.
         directory: directory with the sockets of the nodes on this host; None if the node does not use a directory.
         sampling: statistics of this node and of its peers.
-        traces: questions about the paths of messages, from this node and from its peers.
+        traces: questions about the paths of messages that this node or a peer has asked.
         news: functions that wake the threads and tasks which wait for a message or a peer.
         notify: function that the attending side calls with each `Event`. It must not raise an exception.
         lock: lock of the roster.
@@ -170,8 +170,8 @@ class Engine:
         """Bind the endpoints of the node, and dial the known endpoints. Most arguments are as in `oz.Node`.
 
         `runs_handlers` is true if a thread attends to the node, and false for an event loop. `context` is the simulated
-        context of a test. `kind` is the kind of a service. `id_suffix` is the end of the id of a forwarder, 6 bytes.
-        `keep` is called with the engine at the end of the constructor.
+        context of a test. `kind` is the kind of the node, such as a forwarder. `id_suffix` is the end of the id of a
+        forwarder, 6 bytes. The constructor calls `keep` with the complete engine.
 
         A name server has no directory, and reads no settings from the environment or a file.
 
@@ -207,11 +207,11 @@ class Engine:
         self.news: Waiters = {}
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
-        # Events of the two engines for the roster. Each event is a function that gets the time and returns effects.
+        # Events of the two engines. Each event is a function of the roster that takes the time and returns effects.
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
-        # Names of peers that the roster has forgotten, because a loss may be reported later.
+        # Names of peers that were lost or have left. A later report of lost messages shows the name of the peer.
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
         self._denials: deque[tuple[str, str]] = deque()
@@ -234,7 +234,7 @@ class Engine:
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
         )
         if id_suffix is not None:
-            # With keys, the other bytes of the id are a hash of the key, and must stay.
+            # With keys, the first bytes of the id are a hash of the key, which must not change.
             self.id = self.id[: -len(id_suffix)] + id_suffix
         try:
             self.publisher = self.publisher_class(
@@ -292,7 +292,7 @@ class Engine:
             self._abandon(error)
             raise
 
-    # start
+    # Start of the node.
 
     @staticmethod
     def _resolve(**given: Any) -> Any:
@@ -320,7 +320,7 @@ class Engine:
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
-        # The subscriber counts a peer without an answer as silent only while a thread or loop attends to it.
+        # Start the clock with which the subscriber detects silent peers.
         subscriber.enter(self)
         for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
@@ -366,7 +366,7 @@ class Engine:
         """First endpoint at which other nodes reach this node; None if there is none."""
         return next(iter(self.endpoints), None)
 
-    # events of the two engines, under their locks
+    # Callbacks: an engine calls these methods while it holds its lock.
 
     def _on_session(self, session: Session, what: str) -> None:
         node, key, card = session.member, session.id, proofs.decode_card(session.card)
@@ -393,7 +393,7 @@ class Engine:
             event = partial(self.roster.on_refused, endpoint)
         elif what == "ended":
             event = partial(self.roster.on_end, endpoint, link.ending)
-        # Append an event without effects too, because each event makes the waiting calls check their conditions.
+        # Append even an event without effects: after each event, the waiting calls check their conditions.
         self._events.append(event)
 
     def _on_denied(self, about: str, why: str) -> None:
@@ -403,7 +403,7 @@ class Engine:
     def _describe_socket(self, endpoint: str) -> str:
         """Return a name for the node at an endpoint; see `NodeSubscriber`.
 
-        If the endpoint is a socket in the directory, its file name has the id of the node.
+        The file name of a socket in the directory contains the id of its node. For this id, the name may be known.
         """
         node = None if self.directory is None else self.directory.node_at(endpoint)
         if node is None:
@@ -448,7 +448,7 @@ class Engine:
         self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
-        """Return the direct messages that the key of their sender may send."""
+        """Return the direct messages that the sender may send with its key. Denied replies end their requests."""
         keys = self.subscriber.keys
         if keys is None or link is self._own_link():
             return messages
@@ -473,7 +473,7 @@ class Engine:
             why = "the limits of allow_responses are exceeded" if denial is None else denial
             text = f"key {key} may not reply to the request for {subject!r}: {why}"
             if not request.has_denied:
-                # Report each request only once, because its responders may send replies without end.
+                # Report only the first denied reply to a request, because responders may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
             rule = None if denial is None else denial.rule
@@ -499,7 +499,7 @@ class Engine:
     def _notify_waiters(self) -> None:
         notify_all(self.news)
 
-    # the attending side
+    # Methods of the attending side.
 
     @property
     def wake(self) -> Callable[[], None]:
@@ -555,19 +555,19 @@ class Engine:
         try:
             return (*found, self.subscriber.poll.fileno()) if found else found
         except ValueError:
-            # Another thread has closed the node meanwhile.
+            # Another thread has just closed the node.
             return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Run both engines and the roster once; return whether work remains.
 
         Args:
-            flushes: whether to send the messages that wait for a batch now.
+            flushes: whether messages in an incomplete batch are sent now.
 
         Raises:
             ClosedError: the node is closed.
         """
-        # Read messages and replies first, because threads wait for them.
+        # Read before sending, because threads wait for messages and replies.
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
@@ -648,7 +648,7 @@ class Engine:
                 with suppress(EndpointError):
                     self.subscriber.disconnect(effect.endpoint, is_lost=True)
             elif isinstance(effect, roster.EndSession):
-                # The context may be terminated.
+                # ClosedError means that the context may already be terminated.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Ping):
@@ -697,7 +697,7 @@ class Engine:
         self._run(directory.read(self.roster, now), now)
 
     def _rebind(self, old: Directory) -> Directory:
-        """Bind a new socket. If the directory was deleted too, create it again; its sockets get new names."""
+        """Bind a new socket. If the directory was deleted too, create a new directory, where sockets have new names."""
         new = self._make_directory(self.configuration.directory)
         self.publisher.bind_links(new.endpoint)
         _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
@@ -708,7 +708,7 @@ class Engine:
         self.roster.move(self.card, new.prefix)
         return new
 
-    # events for the program
+    # Events for the program.
 
     def _report(self, effect: Any) -> None:
         if isinstance(effect, roster.Refused):
@@ -750,7 +750,7 @@ class Engine:
             self._emit(kind, card.name, f"{about} is lost" if is_lost else f"{about} has left", peer)
 
     def _lose_forwarder(self, card: Card) -> None:
-        """Report that messages of other buses may be missing, unless another forwarder is up."""
+        """Report a possible loss of messages from other buses, unless another forwarder is up."""
         if all(other.kind != links.FORWARDER for other in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
@@ -797,8 +797,8 @@ class Engine:
     def unanswered(self) -> list[tuple[str, str | None]]:
         """Return the nodes that accept a connection and do not answer.
 
-        Each node is a pair of its name and its id. If the name is unknown, the pair has the endpoint instead. If the id
-        is unknown, the pair has None.
+        Each node is a pair of a name and an id. If the name is unknown, its endpoint replaces the name. If the id is
+        unknown, None replaces the id.
         """
         found = []
         for endpoint in self.subscriber.unanswered():
@@ -809,14 +809,14 @@ class Engine:
             found.append((name or endpoint, None if node is None else node.hex()))
         return found
 
-    # subscriptions
+    # Subscriptions of the node.
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
         self.publisher.check_usable()
 
     def check_may_wait(self) -> None:
-        """Raise OwnershipError in the thread of the node: an inline handler cannot wait for its own thread."""
+        """Raise OwnershipError if the caller is an inline handler, because it would wait for its own thread."""
         if self.is_attended_here():
             raise OwnershipError(
                 "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
@@ -869,7 +869,7 @@ class Engine:
             if isinstance(receiver, Runner):
                 subscriber.add_runner(inbox)
             elif receiver is None:
-                # A full queue with an overflow policy drops messages. Therefore it never stops the node from reading.
+                # With an overflow policy, a full queue drops messages. Without one, the node would stop reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
         return inbox
@@ -901,11 +901,11 @@ class Engine:
             return
         end = self.clock() + ECHO_TIMEOUT
         while not self._is_own_applied() and self.clock() < end:
-            # The frames are in libzmq already, because an inproc socket sends at once.
+            # The publisher can read the subscriptions at once, because an inproc socket sends without delay.
             self.publisher.attend()
             link = self._own_link()
             if link is not None and link.state != LIVE:
-                # In the constructor, or after a long stop of the process, the link has not received WELCOME yet.
+                # The link has not received WELCOME: the node is new, or the process was suspended for a long time.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
@@ -919,7 +919,7 @@ class Engine:
         with self.publisher.lock:
             return self.publisher.session_of(self.id)
 
-    # requests and handlers
+    # Requests and handlers.
 
     def _is_greeting(self) -> bool:
         with self.lock:
@@ -973,19 +973,19 @@ class Engine:
         received.dropped += self.exchange.overflowed
         return NodeStats.of(self.publisher.stats(), received, peers, self._direct, self.exchange.counters)
 
-    # the end
+    # End of the node.
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Stop publishing, and wait for acknowledgements; return the time at which the wait must end."""
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
-        """Send BYE and close the sockets; return the number of messages not acknowledged or not handled.
+        """Send BYE and close the sockets; return the number of messages that peers have not acknowledged.
 
-        The attending side must have ended before this call. The caller calls `end_context` afterwards.
+        The caller stops the attending side before this call, and calls `end_context` after this call.
 
         Args:
-            end: time until which libzmq may continue to send.
+            end: time at which libzmq must stop sending.
         """
         if self.is_foreign:
             return 0
@@ -1007,7 +1007,7 @@ class Engine:
         _engines.discard(self)
 
     def end_context(self) -> None:
-        """Terminate the context. Wait until libzmq has sent all messages, or until its linger time has passed."""
+        """Terminate the context. Wait until libzmq has sent all messages, or until the linger time has passed."""
         if self.owns_context and not self.is_foreign:
             self._owns_context = False
             self._context.term()
@@ -1021,10 +1021,11 @@ class Engine:
         """Close the objects that the constructor has created.
 
         Args:
-            error: exception that ended the constructor. A signal handler may have raised it.
+            error: exception that ended the constructor. A signal handler may have raised this exception.
         """
         self._leave_directory()
-        # The traceback may refer to a socket that pyzmq has not registered yet. `destroy` would wait for this socket.
+        # The traceback may refer to a socket that pyzmq has not registered in the context yet. `destroy` would wait for
+        # this socket.
         traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
@@ -1046,7 +1047,7 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 def _disown_all() -> None:
     for engine in tuple(_engines):
-        # The lock may be held by a thread that the child does not have.
+        # A new lock, because a thread of the parent may have held the old lock during the fork.
         engine.lock = threading.RLock()
         engine.exchange.lock = threading.Lock()
         engine.pool.disown()
@@ -1058,14 +1059,14 @@ after_fork(_disown_all)
 
 
 def _no_effects(now: float) -> Iterable[Any]:
-    """Return no effects, for an event that does not concern the roster."""
+    """Return no effects. It stands for an event that does not concern the roster."""
     return ()
 
 
 def _decode_peers(payload: bytes) -> list[Any]:
-    """Return the id and the endpoints of each peer in an introduction, without malformed entries.
+    """Return the id and the endpoints of each peer in an introduction. Malformed entries are left out.
 
-    The roster checks the endpoints of new peers.
+    The roster checks the endpoints.
     """
     if len(payload) > MAX_INTRODUCTION:
         return []
@@ -1082,18 +1083,18 @@ def _decode_peers(payload: bytes) -> list[Any]:
 
 
 def encode_loss(gap: Gap, via: bytes) -> bytes:
-    """Return the payload of a `LOSS`.
+    """Return the payload of a `LOSS` message.
 
     Args:
         gap: loss of messages from a publisher on another bus.
-        via: ids of the forwarders that have passed on the report of the loss.
+        via: concatenated ids of the forwarders that have forwarded this report.
     """
     packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
     return packed
 
 
 def decode_loss(payload: bytes) -> tuple[Gap, bytes] | None:
-    """Return the gap and the ids of forwarders in a `LOSS`; None if it is malformed."""
+    """Return the gap and the ids of forwarders in the payload of a `LOSS` message; None if the payload is malformed."""
     try:
         origin, count, reason, via = msgpack.unpackb(payload)
     except Exception:

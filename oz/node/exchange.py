@@ -1,14 +1,15 @@
-"""Requests and replies of a node over its two engines.
+"""Requests and replies of a node. The publisher of the node sends them, and the subscriber receives them.
 
 Theory of operation
 -------------------
-The caller registers a request under `lock`, and sends it in streams of the publisher. The subscriber receives the reply
-as a direct message. Replies and events of sessions occur while a lock of an engine is held. Therefore they are only
-appended to queues. The attending side (`oz.node.engine`) calls `turn`, which passes the entries of these queues to the
-state machines of `oz.node.requests` and `oz.node.replies`. While `turn` notifies a caller, it holds no lock.
+The caller registers a request under `lock`, and sends the request in streams of the publisher. The subscriber receives
+the reply as a direct message. An engine holds its lock when it reports a reply or an event of a session. Therefore
+replies and events are only appended to queues. The attending side (`oz.node.engine`) calls `turn`, which passes the
+entries of these queues to the state machines of `oz.node.requests` and `oz.node.replies`. While `turn` notifies a
+caller, it holds no lock.
 
 A thread acquires `lock` before the lock of the publisher or of the roster. A thread that waits for a reply ends its
-request at the deadline. In an event loop, `turn` ends the requests.
+request at the deadline. In an event loop, `turn` ends each request whose deadline has passed.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks while a request waits for a responder, or a reply waits for a session."""
+"""Seconds between two calls of `turn` while a request waits for a responder, or a reply waits for a session."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two checks for slow handlers. Therefore a handler is reported at most once a second."""
+"""Seconds between two checks for slow handlers."""
 REPLY_DELAY = 0.0005
-"""Maximum seconds that a reply of an inline handler waits, so that the next replies are sent with it."""
+"""Maximum seconds that a reply of an inline handler waits for further replies, which are sent in the same batch."""
 DECLARE_TIME = 0.5
 """Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
@@ -57,9 +58,9 @@ class Exchange:
     """Requests, replies and handlers of one node.
 
     Attributes:
-        finished: value that `Message.reply` returns: None, or an awaitable object.
-        schedule: function that is called with the deadline of each new request. It makes a loop call `turn` then.
-        is_urgent: whether requests or replies wait for the attending side to send them.
+        finished: value that `Message.reply` returns: None for threads, an awaitable object for asyncio.
+        schedule: function that is called with the deadline of each new request. The loop calls `turn` at this deadline.
+        is_urgent: whether the attending side must send waiting requests or replies in its next call.
         inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
         failed: number of handler calls that raised an exception.
@@ -90,13 +91,13 @@ class Exchange:
             pool: workers that call the handlers.
             codec: codec for payloads, or None.
             shows_errors: whether an error reply has the class and the text of the exception.
-            greets: function that returns whether a peer may still declare subscriptions that are not known yet.
+            greets: function that returns whether a new peer may still declare subscriptions.
             has_session: function that returns whether the node with an id has a session at this node.
             runners: function that returns the runners of all subscriptions.
             on_slow: function that is called with a slow handler's runner, the seconds that its oldest message has
                 waited, and the number of dropped messages.
-            on_idle: function that is called when a handler has no more messages.
-            has_keys: whether ids of nodes are made from keys.
+            on_idle: function that is called when a worker finds its lane empty.
+            has_keys: whether the nodes have keys. Then the id of a node contains a hash of its key.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
         self._pool = pool
@@ -121,9 +122,9 @@ class Exchange:
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
-        # Time at which `turn` must end requests, or an earlier time.
+        # Before this time, `turn` need not end requests.
         self._expire_at = inf
-        # Number of requests that ended in the last turn. The program often sends the same number again.
+        # Number of requests that ended in the last turn. The program often sends this number of requests next.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
@@ -142,14 +143,14 @@ class Exchange:
         }
 
     def _has_young(self) -> bool:
-        """Return whether a new session may still declare its first subscriptions."""
+        """Return whether a session is new and has not declared subscriptions yet."""
         now = self._clock()
         return any(now < end and not session.applied for session, end in list(self._young.items()))
 
     def _name(self, node: bytes) -> str:
         return self._names.get(node) or node.hex()
 
-    # requests
+    # Requests of this node.
 
     def begin(
         self,
@@ -168,8 +169,8 @@ class Exchange:
             message: message to send.
             notify: function that is called, in any thread, when a reply has arrived or the request has ended.
             timeout: seconds for all attempts together; None waits for ever.
-            retries: maximum number of times that the request is sent to another responder after its responder is lost.
-            limit: number of replies after which a request to many nodes ends; None without a limit.
+            retries: maximum number of retries. If its responder is lost, the request is sent to another responder.
+            limit: number of replies after which a request to many nodes ends; None for no limit.
             is_many: whether all responders receive the request.
             route: route of the request; None for the route of its subject.
 
@@ -227,14 +228,14 @@ class Exchange:
         self._act(effects)
 
     def cancel(self, request: Request) -> None:
-        """Cancel a request, because its caller does not wait any more."""
+        """Cancel a request whose caller has stopped waiting."""
         with self.lock:
             self._requests.cancel(request)
 
     def forget(self, request: Request) -> None:
         """Cancel a request at the next turn.
 
-        Garbage collection may call this in any thread, even while that thread has `lock`.
+        Garbage collection may call this method in any thread, even in a thread that holds `lock`.
         """
         if not request.has_ended:
             self._forgotten.append(request)
@@ -253,7 +254,7 @@ class Exchange:
         return None if deadline == inf else max(deadline - self._clock(), 0.0)
 
     def end_requests(self, error: OzError) -> None:
-        """End all requests, because the node closes."""
+        """End all requests with an error when the node closes."""
         with self.lock:
             effects = self._requests.end_all(error)
         self._act(effects)
@@ -262,7 +263,7 @@ class Exchange:
         """Return the request to which a reply belongs; None if the request has ended. The caller needs no lock."""
         return self._requests.find(reply_to)
 
-    # replies
+    # Replies of this node.
 
     def reply(self, message: Message, payload: Any = b"", headers: dict[str, Any] | None = None) -> Any:
         """Send a reply to a request; see `Message.reply`.
@@ -287,8 +288,8 @@ class Exchange:
         if reply_to is None:
             raise ReplyError(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # With a file of permissions, the engine has denied the message already. Without a file, only this check
-            # refuses the message.
+            # Without a file of permissions, only this check refuses the message. With a file, the subscriber has
+            # already refused it.
             raise ReplyError(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -301,7 +302,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded payload.
             extras: result of `check_extras`, or None.
-            is_alone: whether no further reply is expected soon. Then the reply does not wait for a batch.
+            is_alone: whether no further reply is expected soon. If it is true, the reply does not wait for a batch.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -318,7 +319,7 @@ class Exchange:
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
-            # The session may have come up after the call of `direct`.
+            # The session may have begun after the call of `direct`. Therefore `turn` checks at once.
             self._publisher.wake()
         elif not is_sent:
             self.lost_replies += 1
@@ -342,10 +343,10 @@ class Exchange:
             raise _too_large(len(encoded), self._publisher.max_message_bytes)
         return encoded
 
-    # calls of handlers
+    # Results of handlers.
 
     def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
-        """Send the return value of a handler, if the message is a request of a node.
+        """Send the return value of a handler as a reply, if the message is a request.
 
         Args:
             message: message that the handler was called with.
@@ -380,21 +381,21 @@ class Exchange:
         except OzError as failure:
             _log.warning("the error reply for %r was not sent: %s", message.subject, failure)
 
-    # events of the engines, under their locks
+    # Callbacks: an engine calls these methods while it holds its lock.
 
     def on_direct(self, link: Link, messages: list[Direct]) -> None:
-        """Keep replies for `turn`."""
+        """Queue replies, which `turn` handles."""
         self._arrived.append((link, messages))
 
     def refuse(self, link: Link, reply: Direct, error: PermissionDenied) -> None:
-        """Keep the denial of a reply for `turn`.
+        """Queue the error for a reply that the permissions of this node deny.
 
-        The permissions of this node deny the reply. Therefore the request ends without a reply from this peer.
+        `turn` then ends the request without a reply from this peer.
         """
         self._arrived.append((link, [(reply[0], error, None)]))
 
     def on_session(self, session: Session, what: str) -> None:
-        """Keep an event of a session for `turn`."""
+        """Queue an event of a session, which `turn` handles."""
         self._sessions.append((session, what, session.card))
 
     def deny(self, node: bytes, reply_to: str, error: PermissionDenied) -> None:
@@ -409,10 +410,10 @@ class Exchange:
             effects = self._requests.on_reply(node, reply_to, error)
         self._act(effects)
 
-    # the attending side
+    # Methods of the attending side.
 
     def turn(self, now: float) -> None:
-        """Pass replies and events to the state machines, and run due steps."""
+        """Handle queued replies and events. Send waiting replies, and end the requests whose deadline has passed."""
         self.attending = threading.get_ident()
         answered: Sequence[Request] = self._read_replies() if self._arrived else ()
         while self._forgotten:
@@ -458,7 +459,7 @@ class Exchange:
             return payload
         request = self._requests.find(inbox)
         if request is None:
-            # A late reply is counted, and not decoded.
+            # The reply is late. `on_reply` counts it, and needs no decoded payload.
             return None
         asked = request.content.subject
         if extras is not None and ERROR in extras:
@@ -467,7 +468,7 @@ class Exchange:
             fields = None if extras is None else decode_extras(extras)
             value = payload if self._codec is None else self._codec.decode(payload)
         except Exception as error:
-            # A codec may raise anything.
+            # A codec may raise any exception.
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
             return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())
@@ -490,7 +491,7 @@ class Exchange:
                 self._names.pop(session.member, None)
 
     def _send_waiting(self, now: float) -> None:
-        """Send the waiting replies to nodes that have a session now, and drop replies that have waited too long."""
+        """Send the waiting replies whose requester has a session now, and drop replies that have waited too long."""
         with self.lock:
             found = self._replies.pop_ready(now, self._has_session)
         for node, reply in found:
@@ -509,6 +510,6 @@ class Exchange:
                 self._on_slow(runner, *found)
 
     def next_deadline(self, now: float) -> float:
-        """Return the time at which `turn` must run next; infinite if nothing waits."""
+        """Return the time at which `turn` must run next; infinity if no request and no reply waits."""
         is_waiting = self._requests.is_waiting or len(self._replies)
         return min(self._expire_at, now + GREETING_INTERVAL if is_waiting else inf)

@@ -1,7 +1,7 @@
 """Times of the calls of one handler.
 
-The clock is read only while statistics are requested, because two readings of the clock cost as much as the delivery of
-a message. `call` is the handler itself, or the method that measures its time. The worker reads `call` for each message.
+Calls are measured only for some time after a snapshot, because two readings of the clock cost as much as the delivery
+of a message. The worker calls `Stopwatch.call` with each message. Without a measurement, `call` is the handler itself.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from oz.node.snapshot import HandlerTimes
 
 
 class Stopwatch:
-    """Stopwatch around the handler of one lane (`oz.node.lanes`).
+    """Stopwatch for the handler of one lane (`oz.node.lanes`).
 
     Attributes:
-        call: function that is called with each message: the handler, or the method that measures its time.
-        calls: number of calls that have ended.
+        call: function that the worker calls with each message: the handler, or a method that measures the handler.
+        calls: number of measured calls that have ended.
         seconds: total seconds of these calls.
         longest: seconds of the longest of these calls.
-        began: time at which the current call began; None without a current call.
-        on_call: function that is called after each call of the handler, with the message and the seconds; None without
-            a trace.
+        began: time at which the current call began; None if no call runs.
+        on_call: function that is called after each measured call, with the message and the seconds of the call; None
+            without a trace.
     """
 
     __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "on_call", "seconds")
 
     def __init__(self, handler: Callable[[Any], Any]) -> None:
-        """Create the stopwatch. It measures nothing until `start` is called."""
+        """Create the stopwatch. It measures calls after `start`."""
         self._handler = self.call = handler
         self._clock: Callable[[], float] | None = None
         self.calls, self.seconds, self.longest = 0, 0.0, 0.0
@@ -41,7 +41,7 @@ class Stopwatch:
 
         Args:
             clock: function that returns the time in seconds.
-            is_running: whether a call runs now. Its time counts from this moment.
+            is_running: whether a call runs now. The time of this call counts from now on.
         """
         if self._clock is None:
             self._clock = clock
@@ -49,7 +49,7 @@ class Stopwatch:
             self.call = self._measured
 
     def stop(self) -> None:
-        """Measure no further calls."""
+        """Stop measuring."""
         self._clock, self.began, self.call, self.on_call = None, None, self._handler, None
 
     def _measured(self, message: Any) -> Any:
@@ -80,7 +80,7 @@ class Stopwatch:
         self.calls += 1
         self.seconds += now - began
         self.longest = max(self.longest, now - began)
-        # Another thread may call `stop` meanwhile.
+        # A local variable, because another thread may call `stop` between the check and the call.
         on_call = self.on_call
         if on_call is not None:
             on_call(message, now - began)
@@ -99,6 +99,6 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
         sum(watch.calls for watch in watches),
         sum(watch.seconds for watch in watches),
         max((watch.longest for watch in watches), default=0.0),
-        # The time of a call that began before the first snapshot counts from that snapshot on.
+        # `began` is later than `now` if the call or its measurement began after `now` was read.
         None if began is None else max(0.0, now - began),
     )

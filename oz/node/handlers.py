@@ -1,13 +1,14 @@
-"""Handlers of a node: runners of subscriptions, and inline calls.
+"""Runners, which queue the messages of a subscription for its handler, and inline runners, which call the handler.
 
 Theory of operation
 -------------------
-The thread or loop of the node gives the messages of a subscription to its `Runner`. The runner schedules the lanes
-that were empty (`oz.node.lanes`). A thread of a `ThreadPool` (`oz.node.threads`) or a task of a `TaskPool`
-(`oz.node.tasks`) handles the messages of a lane.
+The thread or loop of the node passes the messages of a subscription to the `Runner` of the subscription. The runner
+puts the messages in lanes (`oz.node.lanes`), and schedules each lane that was empty. A thread of a `ThreadPool`
+(`oz.node.threads`) or a task of a `TaskPool` (`oz.node.tasks`) handles the messages of a lane.
 
-The return value of a handler is the reply to a request, unless it is None. An exception is logged and becomes an
-error reply. A message of a subscription with `ack="handled"` is acknowledged after the handler.
+If a handler returns a value other than None, this value is the reply to a request. If the handler raises an exception,
+the node logs the exception and sends an error reply. With `ack="handled"`, a message is acknowledged after the handler
+has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TURNS = 8  # Maximum number of times that the result of an inline handler may y
 
 
 class Pool(Protocol):
-    """Workers of the handlers of a node.
+    """Threads or tasks that call the handlers of a node. They are called workers.
 
     Attributes:
         lock: lock for the lanes.
@@ -40,10 +41,10 @@ class Pool(Protocol):
     is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
-        """Queue a lane, so that a worker handles its messages. The caller holds the lock."""
+        """Queue a lane. A worker then handles the messages of the lane. The caller holds the lock."""
 
     def is_worker(self) -> bool:
-        """Return whether the caller is a handler of the pool."""
+        """Return whether the calling thread or task is a worker of this pool."""
 
     def finish(self, timeout: float | None) -> object:
         """Reject further work, and wait for running handlers.
@@ -57,7 +58,7 @@ class Pool(Protocol):
 
 
 class Runner:
-    """Messages and handler of one subscription.
+    """Handler of one subscription, and the messages that wait for this handler.
 
     Attributes:
         handler: function of the program.
@@ -81,7 +82,7 @@ class Runner:
         Args:
             pool: workers that call the handler.
             owner: `Exchange` of the node, which sends replies and counts errors.
-            handler: function of the program; in a loop it may return an awaitable.
+            handler: function of the program. In an event loop, it may return an awaitable.
             concurrency: number of messages that are handled at the same time.
             max_pending: maximum number of messages that wait.
             max_bytes: maximum size in bytes of the messages that wait.
@@ -110,7 +111,8 @@ class Runner:
             self.owner.overflowed += dropped
             removed, self.lanes.removed = self.lanes.removed, []
             for message in removed:
-                # With `ack="handled"`, the link does not acknowledge later messages before this message.
+                # With `ack="handled"`, the link acknowledges messages in order. Without this call, the dropped message
+                # would block the acknowledgement of all later messages.
                 message.ack()
 
     def __call__(self, message: Message) -> None:
@@ -118,7 +120,7 @@ class Runner:
         self.put((message,))
 
     def clear(self) -> list[Message]:
-        """Remove and return the messages that wait, because the subscription ends."""
+        """Remove and return the messages that wait when the subscription ends."""
         with self._pool.lock:
             self.lanes.clear()
             removed, self.lanes.removed = self.lanes.removed, []
@@ -145,7 +147,7 @@ class Runner:
 
 
 class InlineRunner:
-    """Handler that the thread or loop of the node calls directly.
+    """Runner of an inline handler, which the thread or loop of the node calls directly.
 
     Attributes:
         handler: function of the program.
@@ -184,7 +186,7 @@ def finish_at_once(wanted: Awaitable[Any]) -> Any:
     steps = wanted.__await__()
     try:
         for _ in range(_TURNS):
-            # `asyncio.sleep(0)` yields None, so that other tasks of the loop run.
+            # None comes from `asyncio.sleep(0)`, which does not wait. Any other value means that the awaitable waits.
             if next(steps) is not None:
                 break
     except StopIteration as end:

@@ -1,14 +1,15 @@
-"""Messages that wait for the handler of one subscription: lanes, bounds, overflow.
+"""Lanes: queues of the messages that wait for the handler of one subscription.
 
 Theory of operation
 -------------------
-A subscription has `concurrency` lanes. The messages of one subject wait in one lane, in order, and one worker at
-a time handles the messages of a lane. A lane is *scheduled* from its first message until a worker finds it
-empty.
+A subscription has `concurrency` lanes. The messages of one subject wait in the same lane, in order. At any time, only
+one worker handles the messages of a lane. A lane becomes *scheduled* with its first message, and remains scheduled
+until a worker finds the lane empty.
 
-`put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
-atomic. When the worker finds the lane empty, it acquires the lock and checks again, because `put` may have added a
-message. With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock.
+The caller of `put` holds the lock of the worker pool. A worker removes messages without the lock, because
+`deque.popleft` is atomic. If the lane is empty, the worker acquires the lock and checks the lane a second time, because
+`put` may have added a message. With "conflate", `put` may replace a message that waits. Therefore a worker then needs
+the lock to remove a message.
 
 The lanes of a subscription share a limit for the number of messages, and a limit for their bytes. The policy `overflow`
 applies when the lanes are full:
@@ -17,12 +18,14 @@ applies when the lanes are full:
 overflow                    when the lanes are full
 =========================== ==========================================================================
 None, "drop_newest"         the new message is dropped
-"drop_oldest"               the oldest messages of the same lane are dropped, or of the longest lane if this is empty
-"conflate"                  the new message replaces the newest message of its subject; if none waits: "drop_oldest"
+"drop_oldest"               the oldest messages of the same lane are dropped; if that lane is empty, the
+                            oldest messages of the longest lane
+"conflate"                  the new message replaces the waiting message of its subject; if none waits,
+                            as "drop_oldest"
 =========================== ==========================================================================
 
-The count of bytes is an upper bound, because workers do not subtract. The exact sum is computed when the bound exceeds
-the limit.
+The count of bytes is an upper bound, because workers do not subtract the messages that they remove. When this bound
+exceeds the limit, the exact sum is computed.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
-"""Estimated size in bytes of a message in addition to its payload."""
+"""Estimated memory of a message in bytes, without its payload."""
 SLOW_AFTER = 1.0
 """A handler counts as slow when a message has waited for this number of seconds."""
 
@@ -46,9 +49,9 @@ class Lane:
     """Messages that are handled one after another.
 
     Attributes:
-        items: messages that wait. In a `ConflatedLane`, each message is in a list of length 1, and can be replaced.
+        items: messages that wait. In a `ConflatedLane`, each item is a list of length 1 with a message.
         take: function that removes and returns the oldest message. It raises IndexError if the lane is empty.
-        is_scheduled: whether a worker handles the messages, or will handle them.
+        is_scheduled: whether a worker handles the messages now, or will handle them.
         watch: stopwatch that calls the handler.
     """
 
@@ -64,7 +67,7 @@ class Lane:
 
 
 class ConflatedLane(Lane):
-    """Lane whose messages can be replaced. The caller of `take` holds the lock."""
+    """Lane in which a new message can replace a waiting message. The caller of `take` holds the lock."""
 
     __slots__ = ()
 
@@ -96,12 +99,12 @@ class ConflatedLane(Lane):
 
 
 class Lanes:
-    """Messages of one subscription that wait for its handler.
+    """All lanes of one subscription.
 
     Attributes:
-        all: all lanes of the subscription.
-        dropped: messages that did not reach the handler because the queue was full.
-        removed: messages that were dropped or cleared. The caller reads and empties this list.
+        all: the lanes.
+        dropped: number of messages that were dropped because the lanes were full.
+        removed: messages that were dropped or cleared. The owner reads and empties this list.
     """
 
     def __init__(
@@ -119,8 +122,8 @@ class Lanes:
             concurrency: number of lanes.
             max_pending: maximum number of messages that wait.
             max_bytes: maximum size in bytes of the messages that wait; a single message may be larger.
-            overflow: policy that applies when the queue is full.
-            owner: object to which the lanes belong.
+            overflow: policy that applies when the lanes are full.
+            owner: `Runner` to which the lanes belong.
         """
         self._max_pending, self._max_bytes, self._overflow = max_pending, max_bytes, overflow
         kind = ConflatedLane if overflow == "conflate" else Lane
@@ -151,7 +154,7 @@ class Lanes:
         return not any(lane.is_scheduled for lane in self.all)
 
     def put(self, messages: Sequence[Any]) -> list[Lane]:
-        """Add messages and return the lanes that the caller must schedule. These lanes count as scheduled.
+        """Add messages, and return the lanes that the caller must pass to `Pool.schedule`.
 
         Args:
             messages: messages in the order of their arrival.
@@ -203,13 +206,13 @@ class Lanes:
         """Drop the oldest message of a lane, or of the longest lane if the lane is empty."""
         if not lane.items:
             lane = max(self.all, key=lambda item: len(item.items))
-        # A worker may take the last message meanwhile.
+        # A worker may remove the last message before this call.
         with suppress(IndexError):
             self._drop(lane.take())
 
     def _has_space_for(self, size: int) -> bool:
         pending = self.pending
-        # A message that is larger than the limit waits alone.
+        # Empty lanes accept a message of any size.
         return not pending or (pending < self._max_pending and self._has_bytes_for(size))
 
     def _has_bytes_for(self, size: int) -> bool:
@@ -219,7 +222,7 @@ class Lanes:
 
     def _waiting(self) -> Iterator[Any]:
         for lane in self.all:
-            # A copy, because workers take messages meanwhile.
+            # A copy, because workers remove messages during the loop.
             for item in lane.items.copy():
                 yield item[0] if isinstance(lane, ConflatedLane) else item
 
@@ -228,14 +231,14 @@ class Lanes:
         self.removed.append(message)
 
     def release(self, lane: Lane) -> bool:
-        """Return whether a lane is empty. An empty lane is not scheduled any more."""
+        """Return whether a lane is empty, and end the schedule of an empty lane."""
         if lane.items:
             return False
         lane.is_scheduled = False
         return True
 
     def clear(self) -> None:
-        """Remove the messages, because the subscription ends. They do not count as dropped."""
+        """Remove all messages when the subscription ends. They do not count as dropped."""
         for lane in self.all:
             with suppress(IndexError):
                 while True:
@@ -244,14 +247,14 @@ class Lanes:
     def slowness(self, now_ns: int) -> tuple[float, int] | None:
         """Return the delay of a slow handler; None if the handler is not slow.
 
-        A handler is slow if a message has waited for `SLOW_AFTER` seconds, or if messages were dropped since the last
-        call.
+        A handler is slow if a message has waited for `SLOW_AFTER` seconds, or if messages were dropped since the
+        previous call of `slowness`.
 
         Args:
             now_ns: time in nanoseconds since 1970.
 
         Returns:
-            Seconds that the oldest message has waited, and the number of messages dropped since the last call.
+            Seconds that the oldest message has waited, and the number of messages dropped since the previous call.
         """
         oldest_ns = self.oldest_ns
         lag = 0.0 if oldest_ns is None else max(0.0, (now_ns - oldest_ns) / 1e9)

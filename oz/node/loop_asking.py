@@ -1,4 +1,4 @@
-"""Methods of a node that send requests, for asyncio."""
+"""Request methods of `oz.asyncio.Node`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class AsyncReplies(ManyReplies):
         """Wait for the next reply.
 
         Raises:
-            StopAsyncIteration: there are `limit` replies, or the timeout has passed.
-            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
+            StopAsyncIteration: `limit` replies were returned, or the timeout has passed.
+            ReplyError: a handler of a responder raised an exception. All other replies are returned before this error.
             OzError: the request has failed.
         """
         found = await self._attendance.wait(self._next(), self._news)
@@ -44,7 +44,7 @@ class AsyncReplies(ManyReplies):
 
 
 class LoopRequesting:
-    """Requests of a node for asyncio."""
+    """Request methods of `oz.asyncio.Node`."""
 
     _node: Engine
     _attendance: LoopAttendance
@@ -65,9 +65,10 @@ class LoopRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds for all attempts together; None waits for ever.
-            headers: names and values that travel with the request, as in `publish`.
+            headers: names and values that are sent with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
-            retries: maximum number of times that the request is sent to another node after its responder is lost.
+            retries: maximum number of retries. If the group member that has the request is lost, the request is sent
+                to another member.
 
         Raises:
             NoResponders, PermissionDenied, PeerLost, ReplyError, Timeout, WouldBlock: the same reasons as in
@@ -110,7 +111,7 @@ class LoopRequesting:
             payload: bytes, or a value for the codec.
             timeout: seconds after which the iterator ends; None waits for `limit` replies.
             limit: number of replies after which the iterator ends; None for no limit.
-            headers: names and values that travel with the request, as in `publish`.
+            headers: names and values that are sent with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
 
         Raises:

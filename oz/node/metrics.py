@@ -1,8 +1,8 @@
-"""Metrics for Prometheus, made from snapshots, and their text format.
+"""Metrics for Prometheus, computed from snapshots, and the text format of these metrics.
 
-The name of a metric ends with its unit, and the name of a counter ends with `_total`. Labels name the bus, the node, a
-peer, a queue group or a reason. No label has a subject or a pattern, because Prometheus stores a time series for each
-value of a label.
+The name of a metric ends with its unit, and the name of a counter ends with `_total`. The value of a label is the name
+of a bus, node, peer or queue group, or a reason. Subjects and patterns are not used as labels, because Prometheus
+stores a time series for each value of a label.
 
 Source of the format: "Exposition formats" of Prometheus, text format 0.0.4.
 """
@@ -28,7 +28,7 @@ class Family(NamedTuple):
         name: name of the metric.
         kind: type of the metric, `COUNTER` or `GAUGE`.
         help: one sentence that explains the metric.
-        samples: values by combination of labels.
+        samples: dict from a combination of labels to its value.
     """
 
     name: str
@@ -82,7 +82,7 @@ class _Families:
         labels: Labels,
         combine: Callable[[float, float], float] = operator.add,
     ) -> None:
-        """Add a value. Values with the same labels are combined, because a label must not be repeated."""
+        """Add a value. Values with the same labels are combined, because Prometheus allows only one such value."""
         if value is None:
             return
         family = self.by_name.get(name)
@@ -120,7 +120,7 @@ def _add_node(found: _Families, snapshot: Snapshot) -> None:
     _add_subscriptions(found, snapshot.subscriptions, node)
     for link in snapshot.links:
         labels = (*node, ("peer", link.peer), ("peer_id", link.member[:8]))
-        # A member has two sessions while its older session waits for a reconnect.
+        # A member may have two sessions, because an older session waits for a reconnect. Their values are combined.
         for name, text, value, combine in (
             ("oz_link_up", "Whether a link of a subscriber has a connection.", link.state == "up", max),
             (

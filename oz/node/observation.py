@@ -1,4 +1,4 @@
-"""Samples of a bus, for commands and the explorer: statistics of its nodes, and the messages of some subjects."""
+"""Functions with which commands and the explorer observe a bus: statistics of its nodes, and messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MAX_PENDING = 10_000
 
 
 def take_sample(node: Node, timeout: float) -> Sample:
-    """Return the statistics of all peers of a node, and the nodes that did not answer.
+    """Return the statistics of all peers of a node, and the names of peers that did not answer.
 
     Args:
-        node: node on the bus that takes the sample.
+        node: node that requests the statistics.
         timeout: seconds to wait for the peers.
 
     Raises:
-        PermissionDenied: no peer has answered, and at least one peer denies its statistics.
+        PermissionDenied: no peer sends statistics, and at least one peer denies the request.
         ClosedError: the node is closed.
     """
     now = time.monotonic()
@@ -40,7 +40,7 @@ def observe(node: Node, patterns: Sequence[PatternLike], handler: Callable[[Any]
     """Subscribe without slowing publishers. Messages are dropped when the queue is full.
 
     Args:
-        node: node on the bus that subscribes.
+        node: node that subscribes.
         patterns: patterns of the subjects.
         handler: function that the node calls inline with each message.
     """

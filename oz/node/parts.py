@@ -66,7 +66,7 @@ class NodePublisher(PublisherEngine):
         return self.describe_peers(has_cause)
 
     def _check_right(self, action: Action, subject: bytes) -> None:
-        # Replies are not checked here. The requester checks them, because it counts the replies for `allow_responses`.
+        # Only the requester checks replies, because only the requester counts them for `allow_responses`.
         if not subject.startswith(RAW_INBOX):
             super()._check_right(action, subject)
 
@@ -78,7 +78,7 @@ class NodePublisher(PublisherEngine):
         return super().offer(message)
 
     def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. This check is several times faster than a call of `attend`."""
+        """Return whether `attend` would have no effect. This check is several times faster than a call of `attend`."""
         with self.lock:
             listener, sessions = self._listener, self._sessions
             if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
@@ -116,7 +116,7 @@ class NodePublisher(PublisherEngine):
         return self._sessions.of_node(node)
 
     def ping(self, node: bytes) -> None:
-        """Send a PING to a node at once. If the connection has ended, the session is DOWN afterwards."""
+        """Send a PING to a node at once. If the connection has ended, the send fails and the session becomes DOWN."""
         self._locked(self._ping, node)
 
     def _ping(self, node: bytes) -> None:
@@ -131,13 +131,13 @@ class NodeSubscriber(SubscriberEngine):
     """Subscriber of a node. Only the attending side reads its sockets.
 
     Attributes:
-        on_denied: function that is called under the lock when a peer refuses a connection or a subscription. Its
-            arguments are the endpoint or the pattern, and the reason.
-        on_dropped: function that is called under the lock when permissions deny a message. Its arguments are the id and
-            the key of the peer, and the subject and the `reply_to` of the message.
+        on_denied: function that is called when a peer refuses a connection or a subscription. Its arguments are two
+            texts: the endpoint, peer or pattern, and the reason. The caller holds the lock.
+        on_dropped: function that is called when permissions deny a message. Its arguments are the id and the key of the
+            peer, and the subject and the `reply_to` of the message. The caller holds the lock.
         describe_silence: function that returns why a subscription may receive nothing.
-        describe_socket: function that returns a name for the node at an endpoint, or the endpoint. It is called if no
-            node has sent its card from the endpoint yet.
+        describe_socket: function that returns a name for the node at an endpoint; the endpoint itself if no name is
+            known. It is called while no node has sent its card from the endpoint.
     """
 
     __slots__ = ("_checks", "_reported", "describe_silence", "describe_socket", "on_denied", "on_dropped")
@@ -165,7 +165,7 @@ class NodeSubscriber(SubscriberEngine):
             raise ClosedError(CLOSED_TEXT)
 
     def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
-        """Return the cause of a timeout. It is empty for `timeout=0`, because such a check must be fast."""
+        """Return the cause of a timeout; empty for `timeout=0`, because a call with `timeout=0` must be fast."""
         return self.describe_silence(inbox) if timeout else ""
 
     def _drop_denied(self, place: Place, link: Link, effect: Messages, sequences: Iterable[int]) -> None:
@@ -180,13 +180,13 @@ class NodeSubscriber(SubscriberEngine):
             self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
 
     def _unwatch(self) -> None:
-        """Keep the monitor, because it reports the end of connections."""
+        """Keep the monitor of the socket, which reports the end of connections. The base class closes the monitor."""
 
     def _on_connection(self, place: Place, event: int, where: str) -> None:
         """Report a link as refused if the process at its other end has ended.
 
-        libzmq reports `EVENT_CONNECT_RETRIED` when a connection has ended, and again after each failed attempt to
-        reconnect. It attempts to reconnect after 100 ms, 200 ms and so on.
+        libzmq reports `EVENT_CONNECT_RETRIED` when a connection has ended, and after each failed attempt to reconnect.
+        The first attempt begins after 100 ms, the second attempt 200 ms later, and so on.
         """
         place.is_connected = event == zmq.EVENT_CONNECTED
         check = self._checks.pop(place, None)
@@ -208,12 +208,12 @@ class NodeSubscriber(SubscriberEngine):
         return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
 
     def card_at(self, endpoint: str) -> Card | None:
-        """Return the card of the last node that answered at an endpoint, or None."""
+        """Return the card of the last node that answered at an endpoint; None if no node has answered."""
         place = self.places.get(endpoint)
         return None if place is None or place.link is None else decode_card(place.link.card)
 
     def name_of(self, endpoint: str) -> str:
-        """Return the name of the node at an endpoint, for texts; the endpoint if no name is known."""
+        """Return the name that errors and events show for the node at an endpoint; the endpoint if no name is known."""
         card = self.card_at(endpoint)
         return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
 
@@ -227,7 +227,7 @@ class NodeSubscriber(SubscriberEngine):
             ]
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Choose the likeliest key for an endpoint, because the attending side does not wait for handshakes."""
+        """Choose the likeliest key for an endpoint. A handshake with each key would delay the attending side."""
         with self.lock:
             if self.keys is not None and endpoint not in self.places:
                 self.keys.expect(endpoint)
@@ -262,7 +262,7 @@ class NodeSubscriber(SubscriberEngine):
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
-        # `receive` of a node does not call `attend`, and therefore needs no time for the next call.
+        # `attend_at` is the time at which `receive` must call `attend`. In a node, only the attending side calls it.
         self.attend_at = inf
         return has_more
 
@@ -287,10 +287,9 @@ class NodeSubscriber(SubscriberEngine):
                 self.report(item)
 
     def add_runner(self, inbox: Inbox) -> None:
-        """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
+        """Make the queue of a subscription pass its messages to the lanes of its runner. The caller has the lock.
 
-        The queue of the subscription holds messages only during one call of `attend`. It has no limit, because the
-        lanes have limits.
+        Messages are in the queue only during a call of `attend`. The queue has no limit, because the lanes have limits.
         """
         queue = inbox.queue
         assert queue is not None

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def decode_card(card: bytes) -> Card | None:
-    """Return a card; None if the encoded card is empty or malformed.
+    """Return a decoded card; None if the encoded card is empty or malformed.
 
-    Results are cached, because a node decodes each card about eight times while the peer joins.
+    Results are cached, because a node decodes the card of a peer about eight times while the peer joins.
     """
     try:
         return links.decode_card(card) if card else None
@@ -34,7 +34,7 @@ def decode_card(card: bytes) -> Card | None:
 
 
 def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> int | None:
-    """Return the reason of a BYE for the HELLO of a peer; None if the peer may have a session.
+    """Return the reason for which this node answers a HELLO with BYE; None if the peer may have a session.
 
     Args:
         hello: HELLO of the peer. The HELLO of an ordinary subscriber has no card.
@@ -57,7 +57,9 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
 
 
 def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
-    """Return the card in the WELCOME of a link; None if it is missing, or its id belongs to another publisher or key.
+    """Return the card in the WELCOME of a link. Return None without a card, or if the id of the card is false.
+
+    The id must be the origin of the link. With keys, it must also belong to the key of the publisher.
 
     Args:
         link: link that has received a WELCOME.
@@ -75,7 +77,7 @@ def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card
 
 
 class NodeRules:
-    """Rules for peers with keys. The rules apply even without a file of permissions; see `PublisherRules`."""
+    """Rules that a node applies to peers with keys, even without a file of permissions; see `PublisherRules`."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Rules that decide which announced endpoints a node may dial.
 
-A node dials the endpoints of introductions and cards, although its user has not named them. Without the rules, a
-stranger could make a node dial multicast groups, sockets of other programs, or the node itself.
+A node dials endpoints from introductions and cards, which come from peers. Without the rules, a hostile peer could make
+a node dial multicast groups, sockets of other programs, or its own endpoints.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from oz.wire.links import MAX_CARD_TEXT
 
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
-# Resolvers read 0, 127.1 and 0x7f.1 as addresses. The last label of a host name is never a number.
+# Resolvers read texts such as 0, 127.1 and 0x7f.1 as addresses. In a host name, the last label is never a number.
 _NUMBER = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
 _LOCAL_NAMES = ("localhost", "ip6-localhost")
@@ -47,7 +47,7 @@ def may_dial(endpoint: str, local_prefix: str | None) -> bool:
 
 @lru_cache(4_096)
 def is_local(endpoint: str) -> bool:
-    """Return whether only processes of the same host reach an endpoint."""
+    """Return whether an endpoint can be reached only from its own host."""
     found = _TCP.fullmatch(endpoint)
     if found is None:
         return not endpoint.startswith("tcp://")
@@ -60,6 +60,6 @@ def _address_of(host: str) -> Address | None:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return None
-    # Sockets treat ::ffff:a.b.c.d as the address of IPv4.
+    # Sockets treat ::ffff:a.b.c.d as the IPv4 address a.b.c.d.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

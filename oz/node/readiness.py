@@ -1,4 +1,4 @@
-"""Conditions of `wait_ready`, and the reasons that the text of a `Timeout` names."""
+"""Conditions of `wait_ready`, and the reasons that appear in the text of a `Timeout`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. Its acknowledgement arrives after earlier subscriptions of the peer."""
+"""Subject of an empty direct message to a peer. The peer sends its earlier subscriptions before the acknowledgement."""
 CHECK_INTERVAL = 0.1
-"""Seconds between two checks of `wait_ready` if no event occurs, because an endpoint may never answer."""
+"""Maximum seconds between two checks of the conditions. For example, an endpoint that never answers causes no event."""
 _BOTH_WAYS = (
     "nodes connect in both directions: give the node that cannot be reached bind= with a port, and "
     "NodeOptions(advertise=) with an address, at which its peers reach it"
@@ -31,7 +31,7 @@ _NAMED = 3  # Maximum number of endpoints or peers that a text names.
 
 
 class Readiness:
-    """Readiness of one node."""
+    """Checks of the conditions of `wait_ready` for one node."""
 
     def __init__(self, node: Engine) -> None:
         self._node = node
@@ -50,7 +50,7 @@ class Readiness:
         end = None if timeout is None else self._node.clock() + timeout
         probes: dict[bytes, tuple[Session, int]] = {}
         has_waited = False
-        # Acknowledgements and subscriptions of peers, which the publisher receives, change the conditions too.
+        # Wake this call after events of the publisher too, because it receives acknowledgements and subscriptions.
         self._node.waiters[news := partial(notify_all, self._node.news)] = None
         try:
             while True:
@@ -69,7 +69,7 @@ class Readiness:
             self._node.waiters.pop(news, None)
 
     def _raise_denials(self) -> None:
-        """Raise an error if a peer denies a subscription or a publication. A denied publication raises only once."""
+        """Raise an error if a peer denies a subscription or a publication. For a publication, raise it only once."""
         with self._node.subscriber.lock:
             self._node.subscriber.raise_refusals()
         with self._node.lock:
@@ -102,7 +102,7 @@ class Readiness:
             why = self._unready(card.node, probes)
             if why is not None:
                 missing.append(f"peer {card.name!r} {why}")
-        # A silent peer does not count, because its answer to a request may take longer than the timeout of the request.
+        # A silent peer does not count, because a request to it may reach its timeout before the peer answers.
         present = {self._node.id, *(card.node for card in up)}
         if subject is not None and present.isdisjoint(self._node.publisher.nodes_that_receive(subject)):
             missing.append(
@@ -110,7 +110,8 @@ class Readiness:
             )
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
-        # If no peer is up, a node that other nodes cannot dial is not ready.
+        # Report connections in one direction only with another missing condition. Exception: no peer is up, and peers
+        # cannot dial this node.
         one_way = [*unreached, *undialled][:_NAMED]
         if one_way and (missing or (undialled and not up)):
             missing += [*one_way, _BOTH_WAYS]
@@ -144,17 +145,17 @@ class Readiness:
         return unreached, undialled
 
     def describe_peers(self, has_cause: bool) -> str:
-        """Return a text with the peers that are up, and the ways for a missing peer to join.
+        """Return a text that names the peers that are up, and what to check if a peer is missing.
 
         Args:
-            has_cause: whether the caller names a cause itself. Then the text does not list the ways to join.
+            has_cause: whether the caller names a cause itself. Then the text names only the peers.
         """
         with self._node.lock:
             hint = "" if has_cause else self._hint()
             return f"peers that are up: {_listed(card.name for card in self._node.cards(roster.UP))}{hint}"
 
     def describe_silence(self, inbox: Inbox | None) -> str:
-        """Return why a subscription may receive nothing, as the continuation of "no message in 1 s"."""
+        """Return why a subscription may receive nothing. The text continues a sentence such as "no message in 1 s"."""
         found = []
         with self._node.subscriber.lock:
             for place in self._node.subscriber.places.values():
@@ -180,7 +181,7 @@ class Readiness:
         The caller has the lock.
 
         Args:
-            refusing: reasons by endpoint, for endpoints without a connection because of a key.
+            refusing: dict from an endpoint that a key makes unusable to the reason.
         """
         seeds = sorted(self._node.roster.silent_seeds)
         missing = self._refusals() if not refusing.keys().isdisjoint(seeds) else []
@@ -198,7 +199,7 @@ class Readiness:
         return missing
 
     def _refusals(self) -> list[str]:
-        """Return texts about connections that were refused, or may have been refused, because of a key."""
+        """Return texts about connections that failed because of a key. Without keys, the text is only a hint."""
         if self._node.subscriber.keys is None:
             is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
             return [KEYS_HINT] if is_silent else []
@@ -223,7 +224,7 @@ class Readiness:
 
     def _hint(self) -> str:
         if self._refusing():
-            # Another sentence of the text names the cause.
+            # The text already contains the result of `_refusals`.
             return ""
         separation = self._separation()
         return (
@@ -232,14 +233,14 @@ class Readiness:
         )
 
     def describe_sources(self) -> str:
-        """Return a text that names the endpoints or the directory with which this node finds its first peers."""
+        """Return a text that names the endpoints of `connect=`, or the directory in which this node finds peers."""
         seeds = self._node.configuration.connect
         return (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
 
     def key_hints(self) -> list[str]:
-        """Return texts about peers that may be missing because of keys. Refused keys are in the log instead."""
+        """Return hints about nodes that may be missing because only one side has keys. Refused keys are in the log."""
         with self._node.lock:
             hints = [self._separation()]
             if self._node.subscriber.keys is None:
@@ -247,7 +248,7 @@ class Readiness:
         return [hint for hint in hints if hint]
 
     def _separation(self) -> str:
-        """Return a text if keys separate this node from other nodes of this bus on this host; else ""."""
+        """Return a text if this host has nodes of this bus that do not find this node because of keys; else ""."""
         directory = self._node.directory
         count = 0 if directory is None else directory.count_separate()
         if not count:

@@ -1,13 +1,13 @@
-"""Replies of a node: errors of handlers on the wire, and replies that wait for the session of the requester.
+"""Replies of a node: encoding of error replies, and queue of replies that wait for the session of the requester.
 
 Theory of operation
 -------------------
-A request may arrive before the HELLO of its requester, when the requester has no session yet. `WaitingReplies` keeps
-the reply until the session is up, for `WAIT` seconds at most. If too many replies or bytes wait, a further reply is
-refused. Therefore a peer without a HELLO cannot fill the memory.
+A request may arrive before the HELLO of its requester. Then the requester has no session yet, and `WaitingReplies`
+keeps the reply until the session is up, for `WAIT` seconds at most. The number and the total size of waiting replies
+are limited. At a limit, `add` refuses further replies. Therefore a peer that sends no HELLO cannot fill the memory.
 
-An error is a reply with the extra `error`: the class name of the exception and its text. Both are empty if
-the responder hides them.
+An error reply has the extra `error`, a list of two texts: the class name of the exception, and the text of the
+exception. Both texts are empty if the responder hides them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_REPLIES = 1_000
 MAX_BYTES = 8 << 20
 """Maximum size of all waiting replies in bytes."""
 ERROR = "error"
-"""Key in the extras of an error reply. Its value describes the error."""
+"""Key in the extras of an error reply. The value is a list of the class name and the text of the exception."""
 MAX_KIND = 200
 """Maximum length of a class name in an error reply, in characters."""
 MAX_TEXT = 1_000
@@ -51,7 +51,7 @@ class WaitingReplies:
     """Replies that wait for the session of their requester, in order.
 
     Attributes:
-        given_up: number of replies that were refused or whose timeout has passed.
+        given_up: number of replies that were refused, or that waited longer than `WAIT`.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class WaitingReplies:
         return True
 
     def pop_ready(self, now: float, has_session: Callable[[bytes], bool]) -> list[tuple[bytes, Reply]]:
-        """Remove and return the replies whose requester has a session; drop the replies whose timeout has passed.
+        """Remove and return the replies whose requester has a session; drop replies that have waited too long.
 
         Args:
             now: time in seconds.
@@ -112,7 +112,7 @@ def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:
 
 
 def _printable(text: str, limit: int) -> str:
-    """Return the start of a text. Lone surrogates, as in file names, are escaped, because UTF-8 cannot encode them."""
+    """Return the start of a text. Lone surrogates are escaped, because UTF-8 cannot encode them."""
     return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 

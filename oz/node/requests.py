@@ -1,46 +1,48 @@
-"""Requests of a node: holder of each request, replies, retries, timeouts.
+"""Requests of a node: state machine that matches replies to requests, and handles retries and timeouts.
 
 Theory of operation
 -------------------
 A request is an ordinary message. `Responders` picks the streams in which it is sent: each plain stream that matches,
 and one member of each group (see `oz.node.responders`). The `reply_to` of the request names this node and the request:
 `_INBOX.<node id in hex>.<number>`. A session delivers a message even after a reconnect. Therefore a request is sent
-only once in each stream. A stream that has the request is a *holder*.
+only once in each stream. A stream in which the request was sent is a *holder* of the request.
 
-A reply is a direct message whose subject is the `reply_to`. A reply counts only if the peer that sent it is a holder,
-so that a peer cannot answer a request that it did not receive. A group with redelivery may move a request to another
-member. Therefore any peer may answer a request in this group.
+A reply is a direct message whose subject is the `reply_to`. A reply counts only if it comes from the peer of a holder.
+Therefore a peer cannot answer a request that it did not receive. A group with redelivery may move a request to another
+member. If such a group has the request, any peer may answer.
 
-The first reply ends a request. An error reply ends the request only if no other stream has the request, because
-observing programs and forwarders receive requests too. One peer may receive a request in several streams. If the
-member of a group is lost, its request is lost too, because plain subscriptions beside a group only observe.
+The first reply ends a request. Programs that only observe the bus, and forwarders, receive requests too. Therefore an
+error reply ends the request only if no other stream holds the request. One peer may receive a request in several
+streams. If the group member that holds a request is lost, the request is lost too: the plain streams that hold the
+request belong to programs that only observe.
 
-Each request ends exactly once: by its last reply, by an error, or (with `is_many`) at its deadline without an error.
+Each request ends exactly once: with its last reply, with an error, or at its deadline. A request with `is_many` that
+has a holder ends at its deadline without an error.
 
-A request without a responder fails at once, except while a link is *greeting*, which means that its peer may still
-declare subscriptions. Then the request waits until `changed` is called.
+A request without a responder fails at once, unless a peer is *greeting*: a new peer may still declare subscriptions.
+Then the request waits for the next call of `changed`.
 
-States and events. "–" means no effect.
+States and events. "–" means no effect. "Many" means a request with `is_many`.
 
 ======================= =============================== ===================================================
 event                   WAITING (no holder)             HELD
 ======================= =============================== ===================================================
 changed, a responder    HELD                            –
-changed, none, no link  ends: NoResponders              –
-is greeting
+changed, no responder,  ends: NoResponders              –
+no peer is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
 denied by a holder      –                               other holders: –; many with a reply: ends; else ends: error
 error reply of a holder –                               many: as a reply; other holders: –; else ends: error
-other reply             –  (late)                       –  (late)
+any other reply         –  (late)                       –  (late)
 session of a holder     –                               other holders, and (many, or no group lost a member): –;
-ends                                                    replies have arrived: ends; retries: HELD by others;
+ends                                                    replies have arrived: ends; retries left: HELD by others;
                                                         else ends: PeerLost
 deadline                ends: Timeout                   many: ends; else ends: Timeout
 cancel                  removed                         removed
 ======================= =============================== ===================================================
 
-A lost peer may have handled the request. Therefore a request with retries may be handled more than once. Retries do not
-move the deadline.
+A lost peer may have handled the request. Therefore a request with retries may be handled more than once. A retry does
+not extend the deadline.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ _ID_DIGITS = 32
 
 
 class Content(NamedTuple):
-    """Message that a request sends.
+    """Message of a request.
 
     Attributes:
         subject: subject as text.
@@ -71,8 +73,8 @@ class Content(NamedTuple):
         payload: encoded payload.
         extras: map that is sent with the payload, or None.
         key: key by which sticky groups pick a member; None to use the subject.
-        route: route of the request; None for the route of the subject. If a route is given, the request does not wait
-            for a responder.
+        route: route of the request; None for the route of the subject. A request with a route does not wait for a
+            responder.
     """
 
     subject: str
@@ -84,19 +86,20 @@ class Content(NamedTuple):
 
 
 class Request:
-    """One request. In a list of effects, it means that the request has a new reply or has ended.
+    """One request. As an effect, it means that the request has a new reply or has ended.
 
     Attributes:
         reply_to: subject of the replies.
         content: message that is sent.
         deadline: time in seconds at which the request ends.
         is_many: whether the request expects the replies of several peers.
-        holders: streams that have the request.
-        failure: error reply of a holder while other holders may reply; else None.
+        holders: streams in which the request was sent. A stream is removed when it is lost, or when its peer denies the
+            request or sends an error reply.
+        failure: last error reply of a former holder, while other holders may still reply; else None.
         replies: replies that the caller has not received.
         error: error that ended the request, or None.
         has_ended: whether no further reply can come.
-        notify: function that the engine calls after a change.
+        notify: function that the engine calls when the request has a new reply or has ended.
         asked_at: time in seconds at which the request was last sent.
         has_denied: whether permissions have denied a reply to the request.
     """
@@ -129,7 +132,7 @@ class Request:
         self.notify: Callable[[], object] = bool
 
     def admits(self, key: str, permissions: Permissions, now: float) -> bool:
-        """Return whether a peer with a key may send one more reply, and count the reply.
+        """Return whether the permissions allow one more reply from a key. Count the reply if they do.
 
         Args:
             key: public key of the responder.
@@ -165,7 +168,7 @@ class Responders(Protocol):
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a peer may still declare subscriptions that are not known yet."""
+        """Whether a new peer may still declare subscriptions."""
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Any]:
         """Return the streams that receive a request: all matching plain streams, and one stream of each group.
@@ -225,8 +228,8 @@ class Requests:
             content: content of the request.
             now: time in seconds.
             timeout: seconds for all attempts together; None waits for ever.
-            retries: maximum number of times that the request is sent to other responders, after a group member or all
-                holders were lost.
+            retries: maximum number of retries. The request is sent to other responders if the group member that holds
+                it, or the last holder, is lost.
             limit: number of replies after which a request with `is_many` ends.
             is_many: whether the request ends after `limit` replies or `timeout` seconds, instead of after one reply.
 
@@ -254,7 +257,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
-        """Send a request in the chosen streams that do not have it yet. The result is empty if no stream is left."""
+        """Send a request in each chosen stream that does not hold it. The result is empty if all chosen streams do."""
         request.asked_at = now
         held = request.holders
         found = [
@@ -278,8 +281,8 @@ class Requests:
         del self._open[request.reply_to]
         if self._waiting:
             self._waiting.pop(request.reply_to, None)
-        # An entry in the middle of a heap cannot be removed. Therefore a new heap is made when most entries belong to
-        # ended requests.
+        # An entry in the middle of a heap cannot be removed. Therefore the heap is replaced when most of its entries
+        # belong to ended requests.
         if len(self._deadlines) > 64 + 2 * len(self._open):
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in self._open)
         return request
@@ -290,28 +293,28 @@ class Requests:
         return bool(self._waiting)
 
     def find(self, reply_to: str) -> Request | None:
-        """Return the request of a reply; None if it has ended."""
+        """Return the request that a reply answers; None if the request has ended."""
         return self._open.get(reply_to)
 
     def changed(self, now: float) -> list[Effect]:
-        """Send the waiting requests, after a change of subscriptions or links."""
+        """Send the waiting requests that have a responder now. Subscriptions or links have changed."""
         effects: list[Effect] = []
         for request in list(self._waiting.values()):
             effects += self._retry(request, now, None)
         return effects
 
     def _retry(self, request: Request, now: float, loss: OzError | None) -> list[Effect]:
-        """Send a request that has no holder, or has lost one.
+        """Send a request that has no holder, or that has lost a holder.
 
         Args:
             request: request to send.
             now: time in seconds.
-            loss: error with which the request ends if it has no responder; None if it may wait for a responder.
+            loss: error with which the request ends if no responder is found; None if the request may wait for one.
         """
         try:
             sent = self._send(request, now)
         except OzError as error:
-            # All matching streams are full, or the node closes.
+            # The error means that all matching streams are full, or that the node closes.
             return [self._end(request, error)]
         if sent:
             self._waiting.pop(request.reply_to, None)
@@ -342,7 +345,7 @@ class Requests:
         return [self._end(request, None) if request._count == request._left else request]
 
     def session_ended(self, session: Any, now: float) -> list[Effect]:
-        """Record that the session of a peer has ended, because the peer is lost, has closed, or has a new session."""
+        """Record the end of a session. The peer is lost, has closed, or has a new session."""
         effects: list[Effect] = []
         for request in list(self._open.values()):
             lost = [holder for holder in request.holders if holder.session is session]
@@ -364,17 +367,17 @@ class Requests:
         return effects
 
     def fail(self, request: Request, error: OzError) -> list[Effect]:
-        """End a request because a stream did not accept it. Without effect if another stream has the request."""
+        """Record that a stream did not accept a request. End the request if no other stream holds it."""
         if request.has_ended or len(request.holders) > 1:
             return []
         return [self._end(request, error)]
 
     def end_all(self, error: OzError) -> list[Effect]:
-        """End all requests, because the node closes."""
+        """End all requests with an error when the node closes."""
         return [self._end(request, error) for request in list(self._open.values())]
 
     def cancel(self, request: Request) -> None:
-        """Cancel a request, because its caller does not wait any more."""
+        """Cancel a request whose caller has stopped waiting."""
         if not request.has_ended:
             self._end(request, None)
 
@@ -386,7 +389,7 @@ class Requests:
             request = self._open.get(reply_to)
             if request is not None:
                 effects.append(self._end(request, self._timeout(request)))
-        # The greeting time of a link may have passed. Then the requests that waited for this link end now.
+        # The greeting time of a peer may have passed. Then a request that waits for this peer ends now.
         return effects + self.changed(now) if self._waiting else effects
 
     def _timeout(self, request: Request) -> OzError | None:
@@ -405,21 +408,26 @@ class Requests:
         return Timeout(f"no reply to the request to {request.content.subject!r}: {where}")
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `tick` has something to do; None without deadlines."""
+        """Return the time at which `tick` must run next; None without deadlines."""
         while self._deadlines and self._deadlines[0][1] not in self._open:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
 
 def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
-    """Return whether a member of a group was lost, and no other member holds the request."""
+    """Return whether a group member was lost, and no other group member holds the request.
+
+    Args:
+        lost: streams of the ended session that held the request.
+        held: other streams that hold the request.
+    """
     return any(stream.group is not None for stream in lost) and all(stream.group is None for stream in held)
 
 
 def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
-    """Return the holders without one stream of a node.
+    """Return the holders without one stream of a node: a plain stream if the node has one, else a stream of a group.
 
-    A plain stream is removed first, because the node's streams in groups may be responders.
+    Plain streams are removed first, because they may belong to programs that only observe.
     """
     streams = [holder for holder in holders if holder.session.member == node]
     failed = next((stream for stream in streams if stream.group is None), streams[0] if streams else None)
@@ -431,7 +439,7 @@ def _may_reply(request: Request, node: bytes) -> bool:
 
 
 def inbox_node(subject: str) -> bytes | None:
-    """Return the id of the node to whose inbox a subject belongs; None for another subject."""
+    """Return the id of the node in the subject of an inbox; None if the subject does not name an inbox."""
     start = len(INBOX)
     if not subject.startswith(INBOX) or subject[start + _ID_DIGITS : start + _ID_DIGITS + 1] != ".":
         return None
@@ -439,5 +447,5 @@ def inbox_node(subject: str) -> bytes | None:
         node = bytes.fromhex(subject[start : start + _ID_DIGITS])
     except ValueError:
         return None
-    # `fromhex` skips spaces.
+    # Check the length, because `fromhex` skips spaces.
     return node if len(node) * 2 == _ID_DIGITS else None

@@ -3,9 +3,9 @@
 Subscriptions of one peer with the same options share a stream (`oz.publisher.session.Stream`). A stream without a queue
 group is a *plain* stream.
 
-A request goes to each plain stream that matches the subject, and to one member of each group, as a published message
-does. Therefore a program that only observes receives requests too. `oz.publisher.groups.Group` picks the member of a
-group. A stream whose backlog is full receives no request, because the request would be dropped without an error.
+Like a published message, a request is sent in each plain stream that matches the subject, and to one member of each
+group. Therefore a program that only observes the bus receives requests too. `oz.publisher.groups.Group` picks the
+member of a group. A stream whose backlog is full receives no request, because a full stream drops messages silently.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class StreamResponders:
 
         Args:
             find: function that returns the route of a subject among the sessions of nodes.
-            greets: function that returns whether a link may declare further subscriptions soon.
+            greets: function that returns whether a new peer may still declare subscriptions.
             name: function that returns the name of a peer.
             lock: lock of the publisher. Other threads change the load of a stream under this lock.
-            cached: function that returns the route of a subject without the lock; None if the route is not known.
+            cached: function that returns the cached route of a subject; None without a cached route. It needs no lock.
         """
         self._lock, self._cached = lock, cached
         self._find, self.greets, self.name = find, greets, name
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a link may declare further subscriptions soon."""
+        """Whether a new peer may still declare subscriptions."""
         return self.greets()
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:
@@ -60,11 +60,11 @@ class StreamResponders:
             now: time in seconds.
 
         Raises:
-            WouldBlock: each matching stream is full. If groups match, only their members count.
+            WouldBlock: each member of the matching groups is full; without groups, each matching stream is full.
         """
         route = self._cached(content.subject) if content.route is None else None
         if route is not None and not route.groups and not excluded:
-            # No lock is needed, because without groups no load changes. With the lock, each caller would wait while
+            # Without groups, this method changes no load and needs no lock. With the lock, the caller would wait while
             # another thread sends.
             streams = [item for item in route.plain if item.session.card and not item.session.has_ended]
             if all(item.pending < item.limit for item in streams):
@@ -91,8 +91,8 @@ class StreamResponders:
 
 
 def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
-    """Raise WouldBlock if each member of a group is full. Without groups, raise it if each stream is full."""
-    # Plain subscriptions beside a group only observe.
+    """Raise WouldBlock if each picked member of a group is full; without groups, if each stream is full."""
+    # If a group matches, plain streams belong to programs that only observe.
     wanted = [stream for stream in found if stream.group is not None] or found
     if not any(stream in accepting for stream in wanted):
         raise WouldBlock(
@@ -111,7 +111,7 @@ def _pick_member(
     picked = group.pick(members, key, now)
     if picked is None:
         return None
-    # `pick` has counted the request. Undo that, because only a request that is sent counts.
+    # `pick` has added the request to the load. Subtract it, because `all` adds each request that is sent.
     picked.load -= 1
     if picked.pending >= picked.limit and group.policy == "round_robin":
         return next(

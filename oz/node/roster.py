@@ -3,35 +3,35 @@
 Theory of operation
 -------------------
 Each node dials each of its peers. Therefore a pair of nodes has two links. In this module, *link* means the link that
-this node dials. *Session* means the session of the peer at this node; it belongs to the link that the peer dials. A
+this node dials. *Session* means the session of the peer at this node, which belongs to the link that the peer dials. A
 peer is up while its link and its session exist.
 
 Endpoints come from four sources: `connect=` (*seeds*), the directory of the host, introductions from peers, and cards
-in HELLO and WELCOME. A *card* (`oz.wire.links.Card`) has the id, the name and the endpoints of a node. Seeds and the
-directory have endpoints of unknown nodes, and each of these endpoints is dialled separately. Introductions and cards
-have a node with several endpoints. These endpoints are dialled one after another, each for `DIAL_TURN`, sockets of the
-same host first. This node never has two links to one endpoint.
+in HELLO and WELCOME. A *card* (`oz.wire.links.Card`) has the id, the name and the endpoints of a node. An endpoint from
+`connect=` or the directory belongs to an unknown node, and each of these endpoints is dialled separately. Introductions
+and cards name a node with all its endpoints. These endpoints are dialled one after another, each for `DIAL_TURN`;
+sockets of the same host come first. This node never has two links to one endpoint.
 
 While an endpoint is dialled, its link reconnects and resumes without loss. Therefore this node keeps the link to a
-silent peer. It dials the other endpoints of the peer only when the peer is lost. A peer has at most one link: if a
-second endpoint leads to the same node, this node ends the second link (*hangs up*).
+silent peer. Only when the peer is lost does this node dial the other endpoints of the peer. A peer has at most one
+link: if a second endpoint leads to the same peer, this node ends the second link (*hangs up*).
 
-A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and this node continues to dial its endpoints.
-Otherwise two nodes might stay separate after a network partition, because no third node introduces them again. A peer
-that closes, or that is replaced by a new process, is removed at once. Seeds always stay.
+A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and this node continues to dial the endpoints of
+the peer. Otherwise two nodes might stay separate after a network partition, if no third node introduces them. A peer
+that closes, or that is replaced by a new process, is removed at once. Seeds always stay in the roster.
 
-When a node sends its first HELLO, this node introduces its peers to it. The new node dials these peers. Each of them
-dials back when the HELLO of the new node arrives. Two peers in the directory of this node are not introduced to each
-other, because both read the directory. An introduction may be incomplete or stale. Therefore, once every
+When a new node sends its first HELLO, this node introduces its peers to the new node. The new node dials these peers.
+Each peer dials the new node when the HELLO of the new node arrives. Two peers in the directory of this node are not
+introduced to each other, because both read the directory. An introduction may be incomplete or stale. Therefore, once every
 `NAME_INTERVAL`, this node picks a different peer, and introduces all other peers to it. So two halves of a bus join
 when any two nodes from different halves have contact.
 
-A peer whose process was killed is lost at once. Then the connection of the link has ended, and the endpoint refuses a
-new connection. In addition, a PING must show that the session has no connection either. While the session has a
+A peer whose process was killed is lost at once. There are three signs: the connection of the link has ended, its
+endpoint refuses a new connection, and a PING shows that the session has no connection. While the session has a
 connection, the process is alive.
 
-Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. Local
-endpoints are used only if the peer is on the same host, and are introduced only to peers of the same host.
+Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. This node dials
+local endpoints only of peers on the same host, and introduces them only to peers on the same host.
 
 Events of endpoints. "Refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
 
@@ -40,16 +40,18 @@ event                                   result
 ======================================= =====================================================================
 seed; socket in the directory           dialled
 WELCOME with the card of a peer         the peer is linked; its other endpoints are hung up
-the same, if the peer is linked already hung up
+as before, if the peer has a link       hung up
 WELCOME with the card of another node   the previous peer at this endpoint is restarted, or loses the endpoint
-WELCOME without card, with the own id   refused
-or of another bus; BYE for such reasons
+WELCOME without card, with the id of    refused
+this node, or from another bus; BYE
+for one of the last two reasons
 BYE (closed)                            the peer is closed. A seed stays dialled
-other BYE                               the link is down, and tries again
-dead socket in the directory            hung up
+any other BYE                           the link is down, and reconnects
+no process listens at a socket of the   hung up
+directory
 ======================================= =====================================================================
 
-Events of peers, and the next state in each state. "–" means no effect.
+Events of peers, and their effect in each state. "–" means no effect.
 
 ============================ ============================ ======================== ==========================
 event                        KNOWN                        UP                       SILENT
@@ -84,17 +86,17 @@ from oz.wire import links
 from oz.wire.links import MAX_ENDPOINTS, Card
 
 DIAL_TURN = 2.0
-"""Seconds for which an endpoint of a peer is dialled before the next endpoint of the peer is dialled."""
+"""Seconds for which one endpoint of a peer is dialled. Then the next endpoint of the peer is dialled."""
 GREETING_TIME = 2.0
-"""Seconds for which a new endpoint or peer counts as *greeting*: its subscriptions may still arrive."""
+"""Seconds for which a new endpoint or peer counts as *greeting*. Until then, its subscriptions may still arrive."""
 SILENT_AFTER = 1.0
 """Seconds without link or session after which a peer counts as silent. A quicker reconnect is not reported."""
 NAME_INTERVAL = 2.0
 """Seconds between two introductions of all peers to one peer."""
 FORGET_AFTER = 100
-"""Multiple of `lost_after`. During this time, a lost peer is dialled, and a refused endpoint is not dialled."""
+"""Multiple of `lost_after`. For this time, this node dials a lost peer, and does not dial a refused endpoint."""
 GIVE_UP_AFTER = 10
-"""Multiple of `lost_after` for which the roster keeps dialling a peer that was never up."""
+"""Multiple of `lost_after`. For this time, this node dials a peer that was never up."""
 MAX_INTRODUCED = 1_000
 """Maximum number of peers in one introduction, and maximum number of peers without a card in the roster."""
 
@@ -121,7 +123,7 @@ class Dial(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """Effect: end the link to an endpoint. Later events of the link have no effect.
+    """Effect: end the link to an endpoint. The engine then reports no further event of this link.
 
     Attributes:
         endpoint: endpoint of an earlier `Dial`.
@@ -163,7 +165,7 @@ class Introduce(NamedTuple):
 
 
 class PeerUp(NamedTuple):
-    """Event: link and session of a peer exist. `PeerGone` comes before the next `PeerUp` of the same node.
+    """Event: link and session of a peer exist. The next event of this kind for the same node follows a `PeerGone`.
 
     Attributes:
         card: card of the peer.
@@ -193,7 +195,7 @@ class PeerResumed(NamedTuple):
 
 
 class PeerGone(NamedTuple):
-    """Event: a peer that was up is lost or has closed. The effect `EndSession` comes before it.
+    """Event: a peer that was up is lost, has closed or was restarted. The effect `EndSession` precedes this event.
 
     Attributes:
         card: card of the peer.
@@ -205,7 +207,7 @@ class PeerGone(NamedTuple):
 
 
 class ForwarderGone(NamedTuple):
-    """Event: a forwarder has closed that had a link and was never up. It may have passed messages on over the link.
+    """Event: a forwarder that had a link, but was never up, has closed. It may have sent messages over the link.
 
     Attributes:
         card: card of the forwarder.
@@ -215,7 +217,7 @@ class ForwarderGone(NamedTuple):
 
 
 class NameConflict(NamedTuple):
-    """Event: a peer came up with the name of another peer, or of this node.
+    """Event: a peer came up, and another peer or this node has the same name.
 
     Attributes:
         card: card of the peer that came up.
@@ -227,10 +229,10 @@ class NameConflict(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Event: an endpoint leads to no peer.
+    """Event: the process at an endpoint, or the sender of a HELLO, cannot be a peer.
 
     Attributes:
-        endpoint: endpoint that was dialled; None for a node that sent a HELLO to this node.
+        endpoint: endpoint that was dialled; None for the sender of a HELLO.
         reason: sentence that explains the event.
     """
 
@@ -243,15 +245,16 @@ Event = PeerUp | PeerSilent | PeerResumed | PeerGone | ForwarderGone | NameConfl
 
 
 class Endpoint:
-    """Endpoint that is dialled, that a source (`connect=` or the directory) names, or that is refused.
+    """Endpoint that is dialled, that is refused, or that `connect=` or the directory names.
 
     Attributes:
         text: text of the endpoint.
-        until: time at which the source expires: infinite for a seed, minus infinity if no source names the endpoint.
-        owner: peer for which the endpoint is dialled; None for the endpoint of a source.
+        until: time until which this node dials a socket of the directory; infinity for a seed, minus infinity for an
+            endpoint that neither `connect=` nor the directory names.
+        owner: peer for which the endpoint is dialled; None for a seed or a socket of the directory.
         node: id of the last node that answered at the endpoint.
         is_dialled: whether this node has a link to the endpoint.
-        is_reported: whether the reason of the last BYE from the endpoint was reported.
+        is_reported: whether the refusal in a BYE from the endpoint was reported. A further BYE is not reported.
         refused_until: time until which the endpoint is not dialled.
         greeting_until: time until which the endpoint counts as greeting; see `GREETING_TIME`.
     """
@@ -283,14 +286,16 @@ class Peer:
         endpoints: endpoints that this node may dial, in the order in which it dials them.
         link: endpoint of the last link; None before the first link.
         is_linked: whether the link is LIVE.
-        is_refused: whether the connection of the link has ended, and its endpoint refuses another connection.
+        is_refused: whether the connection of the link has ended and the endpoint of the link refuses a new connection.
         sessions: ids of the peer's sessions that are UP.
-        dialled: endpoint that is dialled for the peer, or was dialled when the link began.
+        dialled: endpoint that is dialled for the peer, or over which the peer is linked; None for a seed or a socket of
+            the directory.
         dial_at: time at which the next endpoint is dialled, if there is no link.
         turn: index of the endpoint that is dialled next.
-        was_up: whether the peer was up before.
-        down_since: time since which a peer that is UP or SILENT has no link or no session.
-        known_at: time of the last news about a KNOWN peer. The peer is forgotten some time later.
+        was_up: whether the peer has ever been up.
+        down_since: time since which a peer that is UP or SILENT has no link or no session; None if the peer has both.
+        known_at: for a KNOWN peer, time of its last introduction or contact. The time until it is forgotten begins
+            then.
         greeting_until: time until which the peer counts as greeting; see `GREETING_TIME`.
     """
 
@@ -316,13 +321,13 @@ class Peer:
 class Roster:
     """Roster of a node.
 
-    Each method returns effects and events in order. The engine executes the effects before the next call, and reports
-    no event of a link that was hung up.
+    Methods that handle an event return effects and events in order. The engine executes the effects before the next
+    call. After a `HangUp`, the engine reports no event of this link.
 
     Attributes:
         card: card of this node.
-        by_id: peers by the id of their node.
-        silent_seeds: endpoints of `connect=`; empty after one of them has answered.
+        by_id: dict from the id of a peer to the peer.
+        silent_seeds: endpoints of `connect=` while none of them has answered; empty after the first answer.
     """
 
     def __init__(
@@ -349,7 +354,7 @@ class Roster:
         self._out: list[Effect | Event] = []
 
     def move(self, card: Card, local_prefix: str) -> None:
-        """Replace the card of this node, because its socket and its directory were deleted and created again."""
+        """Replace the card of this node after the node has bound a new socket in the directory."""
         self.card, self._local_prefix = card, local_prefix
 
     def _take(self) -> list[Effect | Event]:
@@ -358,7 +363,7 @@ class Roster:
         return out
 
     def is_greeting(self, now: float) -> bool:
-        """Return whether a new endpoint or peer counts as greeting; see `GREETING_TIME`."""
+        """Return whether any endpoint or peer counts as greeting; see `GREETING_TIME`."""
         if now >= self._greeting_until:
             return False
         return any(peer.state == KNOWN and now < peer.greeting_until for peer in self.by_id.values()) or any(
@@ -375,22 +380,22 @@ class Roster:
         return False
 
     def is_linked(self, endpoint: str) -> bool:
-        """Return whether the link of a peer is LIVE at an endpoint."""
+        """Return whether this node has a LIVE link to a peer at an endpoint."""
         return self._linked_at(endpoint) is not None
 
     def _greet(self, target: Endpoint | Peer, now: float) -> None:
         self._greeting_until = target.greeting_until = now + GREETING_TIME
 
-    # sources
+    # Sources of endpoints.
 
     def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Dial an endpoint of `connect=` now, and again whenever its node has no other link."""
+        """Dial an endpoint of `connect=`. It stays dialled unless the node at this endpoint has another link."""
         if endpoint not in self.card.endpoints:
             self.silent_seeds.add(endpoint)
         return self._add_source(endpoint, inf, now)
 
     def found(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Dial a socket of the directory. The engine reports each socket again whenever it reads the directory."""
+        """Dial a socket of the directory. The engine calls this method for each socket when it reads the directory."""
         return self._add_source(endpoint, now + self._forget_after, now)
 
     def _add_source(self, text: str, until: float, now: float) -> list[Effect | Event]:
@@ -400,14 +405,14 @@ class Roster:
                 self._greet(endpoint, now)
             endpoint.until = max(endpoint.until, until)
             if endpoint.owner is not None:
-                # The endpoint was dialled as one endpoint of a peer. Now it stays dialled.
+                # The endpoint was dialled for a peer. Now it stays dialled without the peer.
                 endpoint.owner.dialled = None
                 endpoint.owner = None
             self._dial_source(endpoint, now)
         return self._take()
 
     def gone(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Stop dialling a socket of the directory, because no process listens at it."""
+        """Stop dialling a socket of the directory, because the process of this socket has ended."""
         source = self._endpoints.get(endpoint)
         if source is not None and -inf < source.until < inf and not self.is_linked(endpoint):
             self._drop_source(source, now)
@@ -439,14 +444,14 @@ class Roster:
         return self._take()
 
     def _endpoint(self, text: str) -> Endpoint | None:
-        """Return an endpoint, a new one if necessary; None for an endpoint of this node, or if there are too many."""
+        """Return an endpoint, and create it if necessary. Return None for an endpoint of this node, or at the limit."""
         endpoint = self._endpoints.get(text)
         if endpoint is None and text not in self.card.endpoints and len(self._endpoints) < self._limit:
             endpoint = self._endpoints[text] = Endpoint(text)
         return endpoint
 
     def _find(self, node: bytes, now: float) -> Peer | None:
-        """Return a peer, a new one if necessary; None for the id of this node, or if the roster is full."""
+        """Return a peer, and create it if necessary. Return None for the id of this node, or if the roster is full."""
         peer = self.by_id.get(node)
         if peer is None and node != self.card.node and len(self.by_id) < self._limit:
             peer = self.by_id[node] = Peer(node, now)
@@ -469,14 +474,14 @@ class Roster:
     def _set_endpoints(self, peer: Peer, endpoints: tuple[str, ...], now: float) -> None:
         if endpoints != peer.endpoints:
             peer.endpoints, peer.turn = endpoints, 0
-            # An endpoint that is dialled already may lead to the peer.
+            # One of the endpoints may be dialled already and may lead to the peer. Wait for its answer.
             is_dialled = any(endpoint in self._endpoints for endpoint in endpoints)
             peer.dial_at = now + DIAL_TURN if is_dialled else now
 
-    # sessions of peers at this node
+    # Sessions of peers at this node.
 
     def on_hello(self, card: Card, now: float, session: bytes = b"") -> list[Effect | Event]:
-        """Record that a session of a peer is up; dial the peer. A session of this node itself has no effect.
+        """Record that a session of a peer is up, and dial the peer. A session of this node itself has no effect.
 
         Args:
             card: card in the HELLO.
@@ -504,7 +509,7 @@ class Roster:
         return self._take()
 
     def on_session(self, node: bytes, what: str, now: float, session: bytes = b"") -> list[Effect | Event]:
-        """Record that a session of a peer is not up any more.
+        """Record that a session of a peer is down or has ended.
 
         Args:
             node: id of the peer.
@@ -520,7 +525,7 @@ class Roster:
                 self._end_refused(peer, now)
         return self._take()
 
-    # links of this node
+    # Links of this node.
 
     def on_live(self, endpoint: str, card: Card | None, now: float) -> list[Effect | Event]:
         """Record that a link has received a WELCOME.
@@ -546,16 +551,16 @@ class Roster:
         return self._take()
 
     def on_silent(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Record that a link is not LIVE any more. The link reconnects by itself."""
+        """Record that a link is no longer LIVE. libzmq reconnects the link."""
         peer = self._linked_at(endpoint)
         if peer is not None:
             self._unlink(peer, now)
         return self._take()
 
     def on_refused(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Record that the connection of a link has ended and no process listens at its endpoint.
+        """Record that the connection of a link has ended and no process listens at the endpoint of the link.
 
-        If the connection that the peer dialled has ended too, its process has ended, and the peer is lost.
+        If the peer's connection to this node has ended too, the process of the peer has ended, and the peer is lost.
         """
         target = self._endpoints.get(endpoint)
         peer = None if target is None else self.by_id.get(target.node or b"")
@@ -614,7 +619,7 @@ class Roster:
         return f"the roster has {self._limit} peers"
 
     def _leave(self, peer: Peer, endpoint: Endpoint, now: float) -> None:
-        """Remove an endpoint from a peer, because another node answers there."""
+        """Remove from a peer an endpoint at which another node answers."""
         endpoint.node = None
         if endpoint.owner is peer:
             endpoint.owner = peer.dialled = None
@@ -638,7 +643,7 @@ class Roster:
             self._dial(owner, now)
 
     def _link(self, peer: Peer, endpoint: Endpoint, card: Card, now: float) -> None:
-        """Begin the link of a peer, if the peer has no other link."""
+        """Record the link of a peer, and hang up its other endpoints. If the peer has a link, hang up the new link."""
         endpoint.node, endpoint.is_reported = peer.node, False
         if peer.is_linked and peer.link != endpoint.text:
             self._hang_up(endpoint)
@@ -661,7 +666,7 @@ class Roster:
         self._down(peer, now)
 
     def _contact(self, peer: Peer, card: Card, now: float) -> None:
-        """Store the card and the endpoints of a peer. A peer that this peer replaces counts as restarted."""
+        """Store the card and the endpoints of a peer. A peer that the process has replaced counts as restarted."""
         if card != peer.card:
             if peer.card is None:
                 self._greet(peer, now)
@@ -669,11 +674,11 @@ class Roster:
             for other in list(self.by_id.values()):
                 if other.down_since is not None and _share(other, peer):
                     self._gone(other, "restarted", now)
-            # The link of the old process has been hung up. Therefore its endpoint can be dialled at once.
+            # An endpoint of a replaced process can be dialled at once, because its link was hung up above.
             usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
             self._set_endpoints(peer, usable, now)
 
-    # dialling
+    # Dialling.
 
     def _call(self, endpoint: Endpoint, owner: Peer | None) -> None:
         endpoint.is_dialled, endpoint.is_reported, endpoint.owner = True, False, owner
@@ -694,12 +699,12 @@ class Roster:
             del self._endpoints[endpoint.text]
 
     def _is_served(self, peer: Peer) -> bool:
-        """Return whether a peer has a link that is LIVE, or that may resume."""
+        """Return whether a peer has a LIVE link, or a link that may resume."""
         endpoint = self._endpoints.get(peer.link or "")
         return peer.is_linked or (peer.state != KNOWN and endpoint is not None and endpoint.is_dialled)
 
     def _dial(self, peer: Peer, now: float) -> None:
-        """Dial the next endpoint of a peer if it is due and the peer needs a link."""
+        """Dial the next endpoint of a peer, if the peer needs a link and its `dial_at` has passed."""
         if now < peer.dial_at or self._is_served(peer):
             return
         endpoint = self._next_endpoint(peer)
@@ -724,10 +729,10 @@ class Roster:
         if not endpoint.is_dialled and now >= endpoint.refused_until and not (peer and self._is_served(peer)):
             self._call(endpoint, None)
 
-    # presence
+    # Presence of peers.
 
     def _settle(self, peer: Peer, now: float) -> None:
-        """Report a peer that has both link and session."""
+        """Report that a peer is up or has resumed, if it has both link and session."""
         card = peer.card
         if not peer.is_linked or not peer.sessions or card is None:
             return
@@ -749,7 +754,7 @@ class Roster:
         return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
     def _introduce(self, peer: Peer) -> None:
-        """Introduce to a peer all other peers that it can reach."""
+        """Introduce all other present peers to a peer, except peers that it cannot reach or that it finds itself."""
         named = []
         known = peer.card
         reads_directory = known is not None and self._reads_directory(known)
@@ -764,12 +769,12 @@ class Roster:
                 continue
             if endpoints:
                 named.append((item.node, endpoints))
-        # A name server introduces even zero peers, because `wait_ready` of the peer waits for an introduction.
+        # A name server sends even an empty introduction, because `wait_ready` of the peer waits for an introduction.
         for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
     def _reads_directory(self, card: Card) -> bool:
-        """Return whether a node has a socket in the directory of this node, and therefore finds its peers itself."""
+        """Return whether a node has a socket in the directory of this node. Such a node finds its peers itself."""
         # Without this check, a bus of 200 nodes on one host sends 8,000,000 useless introductions.
         prefix = self._local_prefix
         return (
@@ -787,7 +792,7 @@ class Roster:
                 self._gone(peer, "restarted", now)
 
     def _gone(self, peer: Peer, reason: str, now: float) -> None:
-        """End the sessions of a peer. A lost peer stays in the roster."""
+        """End the sessions of a peer, and remove it from the roster. A lost peer stays in the roster."""
         if peer.state != KNOWN or peer.sessions:
             self._out.append(EndSession(peer.node))
         if peer.state != KNOWN and peer.card is not None:
@@ -811,14 +816,13 @@ class Roster:
                     self._drop_source(endpoint, now)
 
     def _drop_source(self, endpoint: Endpoint, now: float) -> None:
-        """Forget that the directory names an endpoint."""
         endpoint.until = -inf
         if endpoint.is_dialled and endpoint.owner is None:
             self._hang_up(endpoint)
         else:
             self._drop_unused(endpoint)
 
-    # time
+    # Deadlines.
 
     def tick(self, now: float) -> list[Effect | Event]:
         """Handle deadlines that have passed."""
@@ -850,7 +854,7 @@ class Roster:
         return self._take()
 
     def _name_at(self) -> float:
-        """Return the time at which all peers are introduced to one peer; infinite with a single peer."""
+        """Return the time at which all peers are introduced to one peer; infinity with fewer than two peers."""
         return self._named_at + NAME_INTERVAL if len(self._present()) > 1 else inf
 
     def _name_peers(self, now: float) -> None:
@@ -865,7 +869,7 @@ class Roster:
         return peer.known_at + (FORGET_AFTER if peer.was_up else GIVE_UP_AFTER) * self._lost_after
 
     def next_deadline(self) -> float | None:
-        """Return the time at which `tick` has something to do; None without deadlines."""
+        """Return the time at which `tick` must run next; None without deadlines."""
         if self._deadline is None:
             self._deadline = min(self._deadlines(), default=inf)
         return None if self._deadline == inf else self._deadline
@@ -879,7 +883,7 @@ class Roster:
                 yield endpoint.refused_until
         for peer in self.by_id.values():
             if peer.state == UP and peer.down_since is None:
-                # Skip the usual case early, because this method runs 40,000 times while a bus of 200 nodes forms.
+                # Skip the usual case early, because this method runs 40,000 times while the nodes of a bus of 200 join.
                 continue
             if peer.down_since is not None:
                 until_silent = SILENT_AFTER if peer.state == UP else inf
@@ -890,7 +894,7 @@ class Roster:
 
 
 def _share(peer: Peer, other: Peer) -> bool:
-    """Return whether two peers have the same endpoint on the same host. Then one process has replaced the other."""
+    """Return whether two peers have a common endpoint on one host. Then the process of one has replaced the other."""
     if peer is other or peer.card is None or other.card is None or peer.card.host != other.card.host:
         return False
     return not set(peer.card.endpoints).isdisjoint(other.card.endpoints)

@@ -1,16 +1,16 @@
-"""Statistics of a node, and of its peers over the bus.
+"""Snapshots of the statistics of a node, and questions that request the snapshots of its peers.
 
 Theory of operation
 -------------------
-A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The peer answers
-with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. Therefore a node does no work until
-it receives a question, and needs no subscription for questions. If several questions arrive between two calls of
-`turn`, one snapshot answers them. A snapshot of 1,000 links takes 2 to 5 ms.
+A node asks a peer for its statistics with a *question*, a direct message with the subject `STATISTICS` and a number.
+The peer then takes a snapshot (`oz.node.snapshot`), and answers with the number and the snapshot. Therefore a node does
+no work for statistics until a question arrives. If several questions arrive between two calls of `turn`, one snapshot
+answers them. A snapshot of 1,000 links takes 2 to 5 ms.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. If this
 permission is missing, the answer contains the reason instead of a snapshot.
 
-A question ends at its deadline. It ends earlier when each peer has answered or is not up any more.
+A question ends at its deadline, or earlier when each peer has answered or has gone down.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 STATISTICS = "_OZ.STATISTICS"
-"""Subject of the questions for statistics, and of the answers. A file of permissions uses it to permit questions."""
+"""Subject of questions and answers. A file of permissions can allow requests for this subject."""
 TIMES_SECONDS = 60.0
 """The times of handlers are measured for this number of seconds after a snapshot. Prometheus asks every 15 to 60 s."""
 _MAX_QUESTIONS = 1_000
@@ -62,7 +62,7 @@ _COUNTERS = tuple(counter.name for counter in fields(NodeStats) if counter.name 
 
 
 class _Question:
-    """Open question: ids of peers that have not answered, snapshots of peers that have answered, and denials."""
+    """Question whose caller waits: ids of peers that have not answered, snapshots, and denials from other peers."""
 
     def __init__(self, peers: set[bytes]) -> None:
         self.missing = peers
@@ -71,7 +71,7 @@ class _Question:
 
 
 class Sampling:
-    """Snapshots of one node, and questions to its peers."""
+    """Snapshots of one node, answers to questions of its peers, and questions to its peers."""
 
     def __init__(self, node: Engine) -> None:
         self._node = node
@@ -120,7 +120,7 @@ class Sampling:
         )
 
     def _name(self, node: bytes) -> str:
-        """Return the name of a node; empty if it is unknown. To read one entry of the roster, no lock is needed."""
+        """Return the name of a node; empty if the name is unknown. Reading one entry of the roster needs no lock."""
         peer = self._node.roster.by_id.get(node)
         if peer is not None and peer.card is not None:
             return peer.card.name
@@ -139,7 +139,7 @@ class Sampling:
             pending, oldest_ns = handler.lanes.pending, handler.lanes.oldest_ns
             dropped += handler.lanes.dropped
         elif queue is not None:
-            # A queue also holds gaps. This reads a copy, because other threads remove items meanwhile.
+            # Copy the queue, because other threads may remove items during the loop. A queue also contains gaps.
             waiting = [item for item in queue.items.copy() if isinstance(item, Message)]
             pending = len(waiting)
             oldest_ns = waiting[0].time_ns if waiting else None
@@ -174,10 +174,10 @@ class Sampling:
             elif isinstance(inbox.handler, InlineRunner):
                 yield inbox.handler.watch
 
-    # under the lock of the subscriber
+    # The subscriber holds its lock when it calls this method.
 
     def on_direct(self, link: Link, payload: bytes) -> None:
-        """Keep a question or an answer of a peer for `turn`."""
+        """Queue a question or an answer of a peer, which `turn` handles."""
         content = unpack(payload, _MAX_ANSWER)
         if link.origin is None or type(content) is not list:
             return
@@ -192,10 +192,10 @@ class Sampling:
         question = self._open.get(number) if type(number) is int else None
         return question if question is not None and peer in question.missing else None
 
-    # the attending side
+    # Methods of the attending side.
 
     def turn(self, now: float) -> None:
-        """Answer the questions of peers, and pass their answers to the callers."""
+        """Answer the questions of peers, and pass answers from peers to the callers of `ask`."""
         if self._asked:
             self._answer()
         while self._answers:
@@ -205,7 +205,7 @@ class Sampling:
 
     def _stop_times(self, now: float) -> None:
         with self._node.subscriber.lock:
-            # Another thread may have called `measure_times` meanwhile.
+            # Another thread may have called `measure_times` before this thread acquired the lock.
             if now >= self._times_until:
                 self._times_until = inf
                 for watch in self.watches():
@@ -229,12 +229,12 @@ class Sampling:
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
-        # This step is the last, because a waiting `ask` returns as soon as no answer is missing.
+        # Do this last, because a waiting `ask` returns as soon as no answer is missing.
         question.missing.discard(peer)
         if not question.missing:
             self._node._notify_waiters()
 
-    # the callers
+    # Calls of the program.
 
     def ask(self, names: Sequence[str], timeout: float | None) -> Steps[list[Snapshot]]:
         """Request snapshots from peers, and wait for the answers.
@@ -245,7 +245,7 @@ class Sampling:
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: no peer has answered the question, and at least one peer denies it.
+            PermissionDenied: no peer has sent a snapshot, and at least one peer denies the question.
             ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         node = self._node
@@ -271,7 +271,7 @@ class Sampling:
         return sorted(question.found, key=lambda snapshot: (snapshot.name, snapshot.id))
 
     def _up(self, names: Sequence[str]) -> dict[bytes, str]:
-        """Return the names of the peers that are up, by id. Name servers are included.
+        """Return a dict from the id to the name of each peer that is up. Name servers are included.
 
         Args:
             names: names of the wanted peers; empty for all peers.
@@ -294,7 +294,7 @@ class Sampling:
 
 
 def unpack(payload: bytes, max_bytes: int) -> Any:
-    """Return the content of a direct message of a peer; None if it is malformed or too large."""
+    """Return the decoded payload of a direct message; None if the payload is malformed or too large."""
     if len(payload) > max_bytes:
         return None
     try:
@@ -305,7 +305,7 @@ def unpack(payload: bytes, max_bytes: int) -> Any:
 
 
 def request_denial(node: Engine, link: Link, subject: str) -> str:
-    """Return why a peer may not send a question to a node; empty if the peer may send the question.
+    """Return the reason why permissions deny a question of a peer; empty if they permit the question.
 
     Args:
         node: node that is asked.

@@ -1,14 +1,14 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
 A snapshot has counters since the start of the node, and current values. A reader computes rates from two snapshots. The
-encoding is an array with a version. A later version only appends elements. Therefore a reader ignores elements that it
-does not know.
+encoding is an array whose first element is the version. Later versions may append elements, which an older reader
+ignores.
 
 Each link is encoded separately, as bytes that contain MessagePack. Most links of a bus are idle, and an idle link has
-the same bytes in each snapshot. The reader keeps a cache from these bytes to the status of the link.
+the same bytes in each snapshot. The reader caches the status of a link by these bytes.
 
-The size is bounded: the links with the most pending messages come first, and `omitted` counts the links and
-subscriptions that are left out.
+The size of a snapshot is limited. It contains the links and subscriptions with the most pending messages. `omitted` is
+the number of links and subscriptions that it does not contain.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ VERSION = 1
 MAX_LINKS = 1_000
 """Maximum number of links in a snapshot, and maximum number of subscriptions."""
 MAX_PATTERNS = 1_000
-"""Maximum number of patterns in a snapshot. The first pattern of each subscription is included in any case."""
+"""Maximum number of patterns in a snapshot. The first pattern of each subscription is always included."""
 MAX_TEXT = 200
 """Maximum length of a pattern in characters."""
 CACHED_LINKS = 10_000
-"""Maximum number of links whose status is cached. It suffices for 100 nodes with 100 links each."""
+"""Maximum number of links whose status is cached. This number suffices for 100 nodes with 100 links each."""
 CACHED_BYTES = 256
-"""Maximum size in bytes of an encoded link whose status is cached, because large links could fill the memory."""
+"""A link whose encoding has more bytes is not cached, because large entries could fill the memory."""
 
 
 class LinkStatus(NamedTuple):
     """Link of one subscriber at its publisher.
 
     Attributes:
-        peer: name of the node that subscribes; empty if the subscriber is no node.
+        peer: name of the node that subscribes; empty if the name is unknown, or if the subscriber is not a node.
         member: id of the subscriber, 32 hexadecimal digits.
         state: "up", or "down" without a connection.
         patterns: number of patterns that the publisher has applied.
@@ -48,7 +48,7 @@ class LinkStatus(NamedTuple):
         pending_bytes: size in bytes of the pending messages.
         oldest: age of the oldest pending message in seconds; None without pending messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
-        groups: number of messages that this member has not received, by the name of the queue group. With
+        groups: dict from the name of a queue group to the number of messages that this member has not received. With
             `ack="handled"`, it is the number of messages that the member has not handled.
     """
 
@@ -64,7 +64,7 @@ class LinkStatus(NamedTuple):
 
 
 class HandlerTimes(NamedTuple):
-    """Times of one handler, measured while statistics are requested.
+    """Times of one handler. They are measured only while snapshots are requested.
 
     Attributes:
         calls: number of calls that have ended.
@@ -83,7 +83,7 @@ class SubscriptionStatus(NamedTuple):
     """Subscription of a node.
 
     Attributes:
-        patterns: texts of the first patterns.
+        patterns: texts of the patterns; see `MAX_PATTERNS`.
         group: name of the queue group, or None.
         ack: "received" or "handled".
         pending: messages that have arrived and wait for the program.
@@ -118,7 +118,7 @@ class Snapshot:
         unknown_losses: gaps with an unknown number of messages, by reason.
         links: links of the subscribers at this node.
         subscriptions: subscriptions of this node.
-        omitted: number of links and subscriptions that are left out.
+        omitted: number of links and subscriptions that this snapshot does not contain.
     """
 
     name: str
@@ -154,12 +154,12 @@ class Snapshot:
 
 
 def bounded_links(links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
-    """Return the links that fit into a snapshot, sorted by pending messages, the largest number first."""
+    """Return the links that fit into a snapshot. The link with the most pending messages is first."""
     return tuple(sorted(links, key=_pending_first)[:MAX_LINKS])
 
 
 def bounded_subscriptions(subscriptions: Iterable[SubscriptionStatus]) -> tuple[SubscriptionStatus, ...]:
-    """Return the subscriptions that fit into a snapshot, sorted by pending messages, the largest number first."""
+    """Return the subscriptions that fit into a snapshot. The subscription with the most pending messages is first."""
     kept, left = [], MAX_PATTERNS
     for subscription in sorted(subscriptions, key=_pending_first)[:MAX_LINKS]:
         texts = tuple(text[:MAX_TEXT] for text in subscription.patterns[: max(left, 1)])
@@ -173,7 +173,7 @@ def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
 
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
-    """Return all allowed combinations of element types, given the allowed types of each element."""
+    """Return all allowed rows of element types. Each argument has the allowed types of one element."""
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
@@ -232,7 +232,7 @@ _cached_link = lru_cache(maxsize=CACHED_LINKS)(_decode_link)
 
 
 def _copy_cached(packed: bytes) -> LinkStatus:
-    """Return the status of a link from the cache, with maps of its own, because the program may change them."""
+    """Return the cached status of a link. Its dicts are copies, because the program may change them."""
     link = _cached_link(packed)
     # `_replace` takes several times as long.
     return _new(LinkStatus, (*link[:7], {**link[7]}, {**link[8]}))

@@ -12,14 +12,13 @@ from oz.subscriber.queue import SubscriberStats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStats:
-    """Counters of the publisher and the subscriber of a node since it was created.
+    """Counters of a node since its creation. They combine the counters of its publisher and its subscriber.
 
     Attributes:
         peers: number of peers that are up.
         requests: number of requests of this node that have not ended.
         late_replies: replies that arrived after the end of their request.
-        lost_replies: replies of this node that did not reach their requester, because the requester had left or was too
-            slow.
+        lost_replies: replies that this node could not send, because the requester had left or was too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
         dropped: messages that the publisher of this node dropped for some of its peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.

@@ -5,12 +5,12 @@ subject          rule
 ================ ========================================================================================
 `_LOCAL.`        messages are sent only to sessions of this host, over ipc or inproc
 `_INBOX.`        replies are sent as direct messages, and no pattern may match them
-`_OZ.`           subjects for oz itself: programs neither publish nor subscribe to them
+`_OZ.`           only oz itself publishes and receives messages with these subjects
 other `_`        ordinary subjects, except that a pattern with a wildcard at its start does not match them
 ================ ========================================================================================
 
-MQTT 3.1.1 has the same rule about wildcards for `$SYS` (section 4.7.2). The underscore comes from TIBCO Rendezvous
-Concepts, "Distinguished Subject Names".
+MQTT 3.1.1 has the same rule for wildcards and subjects that begin with `$` (section 4.7.2). TIBCO Rendezvous reserves
+subjects that begin with an underscore (Concepts, "Distinguished Subject Names").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MARK = b"_"
 
 
 class ReservedIndex(PatternIndex[Any]):
-    """`PatternIndex` in which wildcards at the start of a pattern do not match subjects that begin with "_"."""
+    """`PatternIndex` for nodes. A wildcard at the start of a pattern does not match subjects that begin with "_"."""
 
     __slots__ = ("_reserved",)
 
@@ -46,7 +46,7 @@ class ReservedIndex(PatternIndex[Any]):
     def __len__(self) -> int:
         """Return the number of pairs of pattern and value.
 
-        A pattern counts twice if only some of its prefixes begin with "_".
+        A pattern counts twice if some of its prefixes begin with "_" and other prefixes do not.
         """
         return super().__len__() + len(self._reserved)
 
@@ -74,12 +74,12 @@ def _kinds(pattern: Pattern) -> Iterator[bool]:
 
 
 class NodeInterest(Interest):
-    """Patterns of the sessions of a node."""
+    """Patterns that the sessions of a node have declared."""
 
     index_class = ReservedIndex
 
     def add(self, pattern: Pattern, stream: Stream) -> None:
-        """Add a pattern of a stream. If a session has the pattern `STANDBY`, groups prefer other members."""
+        """Add a pattern of a stream. The pattern `STANDBY` means that groups prefer members of other sessions."""
         if pattern.text == STANDBY:
             stream.session.is_standby = True
         super().add(pattern, stream)
@@ -101,10 +101,10 @@ class NodeSubscriptions(Subscriptions):
 
 
 class NodeLastValues(LastValues):
-    """Last values of a node. Messages of reserved subjects are not kept."""
+    """Last values of a node. Messages whose subjects begin with "_" are not kept."""
 
     def put(self, position: int, subject: bytes, payload: bytes, extras: Any) -> None:
-        """Remember a message; see `LastValues.put`."""
+        """Keep a message; see `LastValues.put`."""
         if not subject.startswith(_MARK):
             super().put(position, subject, payload, extras)
 
@@ -150,7 +150,7 @@ def check_subscribed(pattern: Pattern) -> None:
 
 
 def reaches(pattern: Pattern, reserved: bytes) -> bool:
-    """Return whether a pattern may match subjects that begin with `reserved`, under the rules of this module."""
+    """Return whether a pattern may match subjects that begin with `reserved`, by the rules for nodes."""
     for prefix in pattern.prefixes:
         is_open = prefix.startswith(_MARK) and not pattern.is_literal
         if prefix.startswith(reserved[:-1]) or (is_open and reserved.startswith(prefix)):

@@ -96,7 +96,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` for one event at a time, in a separate thread."""
+    """Calls `on_event` for one event after another, in a separate thread. The thread ends when no event waits."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -139,7 +139,7 @@ class _Lifetime(ThreadLifetime):
         if node.is_foreign:
             return 0
         if node.is_attended_here():
-            # The caller is an inline handler. While it waits, its thread does not attend to the node.
+            # The caller is an inline handler. It must not wait, because its thread attends to the node.
             timeout = 0.0
         end = None if timeout is None else node.clock() + timeout
         wait_in_thread(node.news, node.handled(timeout))
@@ -192,11 +192,11 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             handler: function that is called with each message.
             dialect: dialect of a pattern that is text.
             group: name of a queue group. Each message goes to one member of a group.
-            overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest", "conflate", or
-                None. With None, each publisher applies its `on_full`, and this node applies "drop_newest".
+            overflow: policy for messages when `max_pending` messages already wait: "drop_newest", "drop_oldest",
+                "conflate", or None. With None, each publisher applies its `on_full`, and this node "drop_newest".
             last_value: whether publishers first send the newest message of each subject that matches.
             ack: "received" acknowledges a message when it has arrived. "handled" acknowledges a message when its
-                handler has returned or raised an exception. If the subscription has no handler, the next `receive` of
+                handler has returned or raised an exception. With "handled" and without a handler, the next `receive` of
                 the same thread acknowledges the message. `Message.ack` acknowledges a message earlier.
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
@@ -245,8 +245,9 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> None:
         """Wait until this node and its peers know each other's subscriptions.
 
-        A message that is published earlier may not reach all subscribers. The call also waits until endpoints that were
-        found recently have answered. It waits for a silent peer only if `peers` names that peer.
+        A message that this node publishes before the call returns may not reach all subscribers. The call also waits
+        for the answers of endpoints that this node has just found. It waits for a silent peer only if `peers` names
+        that peer.
 
         Args:
             peers: names of peers that must be up.
@@ -256,9 +257,9 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             Timeout: a condition was not met within `timeout`. The text names the condition and the remedy.
-            PermissionDenied: a peer denies a subscription of this node, or a message that this node has published. For
-                a subscription, each call raises the error while the subscription exists. For messages, the error is
-                raised once for each subject.
+            PermissionDenied: a peer denies a subscription of this node, or a message that this node has published. If a
+                subscription is denied, each call raises the error while the subscription exists. If messages are
+                denied, the error is raised once for each subject.
             ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, ClosedError: the same reasons as in `publish`.
@@ -271,7 +272,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def request_snapshots(self, *peers: str, timeout: float | None = 1.0) -> list[Snapshot]:
         """Return the statistics of peers, sorted by name; see `snapshot`. The result omits peers that answer too late.
 
-        Each peer makes its snapshot when it is asked. Name servers and forwarders answer too.
+        Each peer takes its snapshot when the request arrives. Name servers and forwarders answer too.
 
         Args:
             peers: names of peers. Default: all peers that are up.
@@ -279,7 +280,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: no peer has answered, and at least one peer denies the request for `_OZ.STATISTICS`.
+            PermissionDenied: no peer sends statistics, and at least one peer denies the request for `_OZ.STATISTICS`.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             ClosedError: the node is closed.
         """
@@ -294,16 +295,16 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         """Leave the bus. A second call has no effect. A call in the child of a fork has no effect either.
 
         The call first waits until handlers have handled the messages that have arrived. Then it waits until connected
-        peers have acknowledged the messages of this node. Messages that still wait for the program are dropped. In a
+        peers have acknowledged the messages of this node. Messages that still wait for `receive` are dropped. In a
         group with redelivery, other members receive these messages.
 
         Args:
-            timeout: seconds for the whole call. With None, the call waits as long as peers acknowledge messages, and
-                until groups with `ack="handled"` have handled their messages.
+            timeout: seconds for the whole call. With None, the call waits while acknowledgements arrive, and until
+                groups with `ack="handled"` have handled their messages.
 
         Returns:
-            Number of messages that peers have not acknowledged. In a group with `ack="handled"`, messages that its
-            members have not handled count too.
+            Number of messages that peers have not acknowledged. For a group with `ack="handled"`, the number includes
+            the messages that no member of the group has handled.
         """
         check_wait("timeout", timeout)
         left = self._life.close(timeout)

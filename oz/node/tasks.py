@@ -25,7 +25,7 @@ class TaskPool:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.is_alone = True
-        # A dict, because the order in which tasks are cancelled must not depend on addresses in memory.
+        # A dict, not a set, because `finish` must cancel the tasks in the order of their creation.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
 
@@ -40,14 +40,14 @@ class TaskPool:
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
         watch, take, lanes = lane.watch, lane.take, runner.lanes
-        # Not `time.monotonic`, because the event loops of tests have a virtual clock.
+        # Use the clock of the loop, because the event loops of tests have a virtual clock.
         clock = asyncio.get_running_loop().time
         end = clock() + TURN
         while True:
             try:
                 message = take()
             except IndexError:
-                # The stopwatch sets `began` if it starts during a call, and does not reset it after this call.
+                # If the stopwatch was started during the last call, `began` still has a time.
                 watch.began = None
                 # Only this thread adds messages. Therefore the lane is still empty here.
                 lanes.release(lane)
@@ -61,7 +61,7 @@ class TaskPool:
             except Exception as error:
                 runner.failed(message, error)
             except BaseException:
-                # The event loop ends, or cancels the task. The lane has no worker any more.
+                # The event loop ends, or cancels the task. Then the lane has no worker.
                 lane.is_scheduled = False
                 raise
             else:
@@ -73,14 +73,14 @@ class TaskPool:
                 end = clock() + TURN
 
     def is_worker(self) -> bool:
-        """Return whether the current task is one of the pool."""
+        """Return whether the current task belongs to the pool."""
         return asyncio.current_task() in self._tasks
 
     def finish(self, timeout: float | None) -> None:
         """Reject further work, and cancel the running handlers except the caller.
 
         Args:
-            timeout: number that is ignored, because a function in an event loop cannot block.
+            timeout: ignored, because a function in an event loop cannot block.
         """
         self._is_closed = True
         current = asyncio.current_task() if asyncio._get_running_loop() is not None else None

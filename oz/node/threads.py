@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A lane (`oz.node.lanes`) is a queue of messages that are handled one after another. A thread handles the messages of one
-lane until the lane is empty. After `TURN` seconds, the thread puts the lane behind other lanes that wait for a thread,
-so that a busy subscription does not delay other subscriptions.
+lane until the lane is empty. If other lanes wait for a thread, the thread stops after `TURN` seconds and puts its lane
+at the end of the queue of lanes. Therefore a busy subscription does not delay other subscriptions.
 
 A handler that waits for another handler, for example in `request`, *lends* its thread: while the handler waits, the
 pool may start another thread. Therefore even a pool of one thread does not block. The number of threads is at most
@@ -31,7 +31,7 @@ _clock = time.monotonic
 
 
 class ThreadPool:
-    """Bounded pool of daemon threads. Threads start when there is work.
+    """Bounded pool of daemon threads. The pool starts a thread when a lane waits and no thread is free.
 
     Attributes:
         lock: lock for the attributes of the pool and of the lanes.
@@ -56,7 +56,7 @@ class ThreadPool:
         self._is_closed = False
 
     def schedule(self, lane: Lane) -> None:
-        """Queue a lane, so that a thread handles its messages. The caller holds the lock."""
+        """Queue a lane. A thread then handles the messages of the lane. The caller holds the lock."""
         if self._is_closed:
             return
         if self._free <= 0 and self._count < self._size:
@@ -66,7 +66,7 @@ class ThreadPool:
 
     @property
     def _count(self) -> int:
-        """Number of threads, without lent threads and threads that end soon."""
+        """Number of threads. Lent threads, and threads that have been told to end, do not count."""
         return len(self._threads) - self._lent - self._ending
 
     def _start(self) -> None:
@@ -75,7 +75,7 @@ class ThreadPool:
         try:
             thread.start()
         except RuntimeError:
-            # The system cannot create another thread, or the interpreter shuts down.
+            # RuntimeError means that the system cannot create another thread, or that the interpreter shuts down.
             self._threads.discard(thread)
             if not self._threads and not sys.is_finalizing():
                 raise
@@ -105,7 +105,7 @@ class ThreadPool:
                 message = take()
             except IndexError:
                 with lock:
-                    # The stopwatch sets `began` if it starts during a call, and does not reset it after this call.
+                    # If the stopwatch was started during the last call, `began` still has a time.
                     watch.began = None
                     if not lanes.release(lane):
                         continue
@@ -115,7 +115,7 @@ class ThreadPool:
             try:
                 result = watch.call(message)
             except BaseException as error:
-                # SystemExit is caught too, because it would end the thread without a log record.
+                # Catch SystemExit too, because it would end the thread without a log record.
                 runner.failed(message, error)
             else:
                 if result is not None or message.__class__ is not Message:
@@ -147,12 +147,12 @@ class ThreadPool:
             self._work.put(None)
 
     def is_worker(self) -> bool:
-        """Return whether the calling thread is one of the pool."""
+        """Return whether the calling thread belongs to the pool."""
         return threading.get_ident() in self._idents
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Return a context manager for a wait of the calling thread. Another thread may handle messages meanwhile.
+        """Return a context manager. While the calling thread waits in the block, the pool may use one more thread.
 
         The context manager has no effect in a thread that does not belong to the pool.
         """
@@ -173,14 +173,14 @@ class ThreadPool:
     def finish(self, timeout: float | None) -> bool:
         """Reject further work, and wait for running handlers.
 
-        Messages that wait in lanes are not handled any more. If a thread of the pool calls this method, the call does
-        not wait for that thread.
+        Messages that wait in lanes are not handled. If a thread of the pool calls this method, the call does not wait
+        for that thread.
 
         Args:
             timeout: seconds to wait; None waits for ever.
 
         Returns:
-            Whether all threads have ended, except the calling thread.
+            Whether all threads except the calling thread have ended.
         """
         end = None if timeout is None else _clock() + timeout
         with self.lock:

@@ -2,20 +2,20 @@
 
 Theory of operation
 -------------------
-The tracing node sends a *question* to each peer: a direct message that has an id, and the subject of the traced
-message. The peer answers with a *hop*: a dict with its matching subscriptions, and with the reason if its permissions
-deny the publication. The hop of the tracing node has the peers that receive the message, and the member that each group
-would pick.
+The tracing node sends a *question* to each peer: a direct message with an id and the subject of the traced message. The
+peer answers with a *hop*: a dict with its matching subscriptions and, if its permissions deny the publication, the
+reason. The hop of the tracing node lists the peers that receive the message, and the member that each group would pick.
 
-A forwarder has a node on each bus, its *leg*. The answer of a forwarder has a hop for each other leg. The forwarder
-sends the question to the peers of these legs, and sends their answers back. The entry `asked` of a hop has the ids of
-these peers, so that the tracing node knows which answers are missing. Two forwarders may ask the same peer. Therefore
-an answer is identified by the asking node and the peer.
+A forwarder has one node on each bus, called its *leg*. The answer of a forwarder contains a hop for each other leg. The
+forwarder sends the question to the peers of these legs, and sends their answers to the tracing node. The entry `asked`
+of a hop lists the ids of these peers, so that the tracing node knows which answers are missing. Two forwarders may ask
+the same peer. Therefore an answer is identified by the asking node and the peer.
 
 A message is *marked* if its header `oz-trace` has the id of a question. For `SECONDS` after its answer, a peer reports
-marked messages to the node that asked. It sends a report when a marked message arrives, when its handler ends, and when
-it is in a journal. A peer reports only messages with the id of a question that it has answered, and at most
-`MAX_REPORTS` times for each question. Therefore a publisher cannot cause a flood of reports.
+marked messages to the node that asked. The peer sends a report when a marked message arrives, when a handler of the
+message ends, and when the message is in a journal. A peer reports only messages with the id of a question that it has
+answered, and sends at most `MAX_REPORTS` reports for each question. Therefore a publisher cannot cause a flood of
+reports.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 TRACE = "_OZ.TRACE"
-"""Subject of questions, answers and reports. A file of permissions uses it to permit traces."""
+"""Subject of questions, answers and reports. A file of permissions can allow requests for this subject."""
 HEADER = "oz-trace"
 """Header that marks a message. Its value is the id of the question."""
 SECONDS = 60.0
@@ -57,7 +57,7 @@ SECONDS = 60.0
 MAX_REPORTS = 100
 """Maximum number of reports that one peer sends for one question."""
 MAX_SUBSCRIPTIONS = 100
-"""Maximum number of subscriptions in a hop, and maximum number of recipients."""
+"""Maximum number of subscriptions in a hop, and maximum number of recipients in a hop."""
 _MAX_OPEN = 1_000
 _MAX_SIZE = 1 << 20  # Maximum bytes of a direct message.
 _MAX_WAITING = 8 << 20  # Maximum bytes of the direct messages that wait for `turn`.
@@ -70,12 +70,12 @@ Hop = dict[str, Any]
 
 
 class Trace:
-    """Question of this node about one subject.
+    """Question of this node about one subject, with its answers and reports.
 
     Attributes:
         id: id of the question, and value of the header `oz-trace` in the marked message.
-        hops: hop of this node, and then the hops of the peers that have answered.
-        missing: pairs of ids: a node that has asked a peer, and the peer that has not answered yet.
+        hops: hop of this node, followed by the hops of the peers that have answered.
+        missing: a pair for each missing answer: the id of the asking node, and the id of the peer.
         reports: reports about marked messages.
     """
 
@@ -87,7 +87,7 @@ class Trace:
 
     @property
     def forwarders(self) -> set[str]:
-        """Ids of the forwarders, which send answers of other peers."""
+        """Ids of the forwarders that have answered. A forwarder also sends the answers of peers on other buses."""
         return {hop["node"] for hop in self.hops if hop["legs"]}
 
     def add(self, hop: Hop) -> None:
@@ -101,7 +101,7 @@ class Trace:
                 self.missing.update({(leg["node"], peer) for peer in leg["asked"]} - answered)
 
     def has_arrived(self) -> bool:
-        """Return whether each recipient has received the marked message, and handlers and recorders have handled it."""
+        """Return whether all expected reports have arrived: from each recipient, and its handlers and recorders."""
         answered = {hop["node"]: hop for hop in self.hops}
         received = {(report["node"], report["group"]) for report in self.reports if "received" in report}
         for hop in [part for known in self.hops for part in (known, *known["legs"])]:
@@ -127,11 +127,11 @@ class _Asked:
     """Question that this node has answered or passed on.
 
     Attributes:
-        peer: id of the peer that asked.
+        peer: id of the peer that sent the question.
         until: time at which the question is forgotten.
-        back: `Traces` object that has received the question, of this node or of another leg of the forwarder. It sends
-            the reports to the peer.
-        left: number of reports that this node may still send.
+        back: `Traces` object that received the question: of this node, or of another leg of the forwarder. It sends
+            answers and reports to the peer.
+        left: number of further reports that this node may send.
     """
 
     __slots__ = ("back", "left", "peer", "until")
@@ -141,12 +141,12 @@ class _Asked:
 
 
 class Traces:
-    """Questions from one node to its peers, and its answers to their questions.
+    """Questions of one node to its peers, and answers of the node to questions of its peers.
 
     Attributes:
         pass_on: function of a forwarder that returns a hop for each other bus; see `BridgeEngine` in
             `oz.services.bridge`.
-        journals: directory of the journal for each subscription of a recorder.
+        journals: dict from the inbox of a recorder's subscription to the directory of the journal.
     """
 
     def __init__(self, node: Engine) -> None:
@@ -160,7 +160,7 @@ class Traces:
         self.journals: dict[Inbox, str] = {}
         self.pass_on: Callable[[Traces, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
 
-    # the asking node
+    # Methods of the asking node.
 
     def ask(self, subject: str | bytes, timeout: float) -> Steps[Trace]:
         """Ask all peers about a subject, and wait for their answers.
@@ -189,7 +189,7 @@ class Traces:
         return trace
 
     def wait(self, trace: Trace, timeout: float) -> Steps[None]:
-        """Wait for the reports of a marked message that was published.
+        """Wait for the reports about a marked message. The caller has published this message.
 
         Args:
             trace: result of `ask`.
@@ -204,17 +204,17 @@ class Traces:
             self._node.check_usable()
 
     def close(self, trace: Trace) -> None:
-        """Ignore later answers and reports."""
+        """End a trace. Later answers and reports are ignored."""
         self._open.pop(trace.id, None)
 
-    # any node
+    # Methods of the asking node and of forwarders.
 
     def _own_hop(self, raw: bytes, excluded: Collection[bytes]) -> Hop:
-        """Return the hop of this node, with the peers to ask and the recipients of its messages.
+        """Return a hop of this node that lists the peers to ask, and the peers that receive the subject.
 
         Args:
             raw: subject as bytes.
-            excluded: ids of forwarders that are not asked and receive no message.
+            excluded: ids of forwarders that the hop leaves out.
         """
         node = self._node
         with node.lock:
@@ -233,7 +233,7 @@ class Traces:
         }  # fmt: skip
 
     def _recipients(self, raw: bytes, excluded: Collection[bytes]) -> list[dict[str, Any]]:
-        """Return the links that receive a subject from this node, and the member that each group would pick."""
+        """Return a dict for each stream that receives a subject. `picked` is true for the member that a group picks."""
         node = self._node
         route = node.publisher.find_route(raw.decode("utf-8", "surrogateescape"), raw)
         if route is None:
@@ -269,7 +269,8 @@ class Traces:
         Args:
             trace_id: id of the question.
             raw: subject as bytes.
-            via: ids of forwarders that have passed the question on, including this forwarder.
+            via: concatenated ids of the forwarders that have passed the question on. The last id belongs to this
+                forwarder.
             excluded: ids of forwarders that receive no message from this forwarder.
             back: `Traces` object of the leg at which the question arrived.
             peer: id of the peer that sent the question to that leg.
@@ -285,10 +286,10 @@ class Traces:
         """Return whether this leg has sent a question to its peers."""
         return trace_id in self._passed
 
-    # under the lock of the subscriber
+    # Methods of the answering node.
 
     def on_direct(self, link: Link, payload: bytes) -> None:
-        """Keep a direct message of a peer for `turn`, or drop it if too many bytes wait."""
+        """Queue a direct message, which `turn` handles. Drop it if too many bytes wait. The subscriber has its lock."""
         size = self._arrived_bytes + len(payload) + _OVERHEAD
         if link.origin is None or size > _MAX_WAITING:
             return
@@ -297,7 +298,7 @@ class Traces:
         self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), payload))
 
     def _on_marked(self, message: Message) -> None:
-        """Report the arrival of a marked message, and measure the calls of its handlers."""
+        """Report that a marked message has arrived, and measure the calls of its handlers."""
         asked = self._may_report(message)
         if asked is None or message.route is None:
             return
@@ -316,7 +317,7 @@ class Traces:
                 watch.on_call = partial(self._on_call, inbox)
 
     def _on_call(self, inbox: Inbox, message: Message, seconds: float) -> None:
-        """Report the end of a handler call. The caller is the thread or the task of the handler."""
+        """Report that a handler has ended. The thread or the task of the handler calls this method."""
         asked = self._may_report(message)
         if asked is not None:
             now = self._node.runtime.time_ns()
@@ -326,12 +327,14 @@ class Traces:
             })  # fmt: skip
 
     def on_recorded(self, inbox: Inbox, message: Any, offset: int) -> None:
-        """Report a marked message that a recorder has written to its journal. Any thread may call it.
+        """Report that a recorder has written a message to its journal, if the message is marked.
+
+        Any thread may call this method.
 
         Args:
             inbox: inbox of the recorder's subscription.
-            message: any message, marked or not.
-            offset: offset of its record in the journal.
+            message: message that the recorder has written.
+            offset: offset of the message in the journal.
         """
         asked = self._may_report(message)
         if asked is not None:
@@ -342,11 +345,11 @@ class Traces:
 
     @property
     def is_asked(self) -> bool:
-        """Whether this node has answered a question that has not expired. Otherwise it reports no message."""
+        """Whether this node has answered a question that has not expired. Only then does it report messages."""
         return bool(self._answered)
 
     def _may_report(self, message: Any) -> _Asked | None:
-        """Return the question of a marked message, and count a report; None if no report may be sent."""
+        """Return the question of a marked message and count a report. Return None if no report may be sent."""
         trace_id = message.headers.get(HEADER)
         if type(trace_id) is not bytes:
             return None
@@ -361,7 +364,7 @@ class Traces:
         self._outgoing.append((asked.peer, msgpack.packb(content, unicode_errors="surrogateescape")))
         self._node.wake()
 
-    # the attending side
+    # Methods of the attending side.
 
     def turn(self, now: float) -> None:
         """Answer questions of peers, and send reports."""
@@ -387,7 +390,7 @@ class Traces:
                 watch.on_call = None
 
     def _send(self, peer: bytes, payload: bytes) -> None:
-        # ValueError means that the peer does not accept a message of this size.
+        # ValueError means that the message is too large for the peer.
         with suppress(ClosedError, ValueError):
             self._node.publisher.direct(peer, TRACE, payload)
 
@@ -454,7 +457,7 @@ class Traces:
         return denial_of(keys.credentials.rights().permissions, key, "publish", text)
 
     def _add_refusals(self, peer: bytes, hop: Hop) -> None:
-        """Add a reason to each subscription in a hop that the publisher of this node refuses."""
+        """Set `refused` in each subscription of a hop to the reason of this node's refusal, or to an empty text."""
         with self._node.publisher.lock:
             session = self._node.publisher.session_of(peer)
             refused = {} if session is None else dict(session.refused)
@@ -470,7 +473,7 @@ def _bound(known: dict[bytes, _Asked]) -> None:
 
 def _matching(subscriptions: Subscriptions, raw: bytes) -> Iterator[Subscription]:
     for stream in [*subscriptions._active]:
-        # `Subscriptions.match` is called directly, because the subscriptions of a forwarder override it.
+        # Call the method of the base class, because the subscriptions of a forwarder override `match`.
         yield from Subscriptions.match(subscriptions, stream, raw, None)
 
 

@@ -1,6 +1,7 @@
 """Long-running programs: name server, forwarder, proxy, gateway, and the recorder and the replayer of journals.
 
-Public names are loaded when a program uses them, because the recorder and the replayer need the extra `journal`.
+A public name is imported when a program first uses it. The recorder and the replayer need the extra `journal`, which a
+program without these names need not install.
 """
 
 from __future__ import annotations

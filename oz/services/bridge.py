@@ -1,22 +1,22 @@
-"""Forwarder between buses: a node on each bus, and the messages that cross.
+"""Forwarder: passes messages between buses by a node on each bus.
 
 Theory of operation
 -------------------
 `bridge_rules` computes the subscriptions of a forwarder, and the recipients of a message. A `Leg` is the node on one
-bus. A call of `BridgeEngine.attend` runs the node of each leg and reads its queues:
+bus. `BridgeEngine.attend` runs the node of each leg, and handles the events at each leg:
 
 ========================= ====================================================================================
 event at a leg            action
 ========================= ====================================================================================
-plain message             published to the plain subscriptions of the other buses
+plain message             the forwarder publishes it to the plain subscriptions of the other buses
 message of a group        `bridge_groups` sends it to one member, and acknowledges it when it is handled
 request                   `bridge_requests` sends it on the other buses, and passes the replies back
-loss                      reported on the other buses, with its publisher as the origin
-new interest or forwarder the subscriptions and the standby of all legs are computed again (`_ask`)
+loss of messages          the forwarder reports it on the other buses; the report names the original publisher
+new interest or forwarder `_ask` computes the subscriptions and the standby of all legs
 ========================= ====================================================================================
 
 Before a forwarder ends, it stands by until another forwarder has taken over its groups, for at most `HANDOVER_TIME`
-seconds. Then it stops receiving, waits until its jobs are acknowledged, and leaves the buses.
+seconds. Then it stops receiving, waits until peers have acknowledged its messages, and leaves the buses.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
 """Maximum seconds that a closing forwarder waits until another forwarder has taken over its groups."""
-_DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed on all messages.
-_PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the computation of subscriptions.
+_DRAIN_INTERVAL = 0.02  # A closing forwarder checks at this interval in seconds whether it may end.
+_PACE = 10  # A forwarder spends at most 1/10 of its time on the computation of subscriptions.
 
 
 @dataclass
@@ -57,12 +57,12 @@ class ForwarderStats:
     Attributes:
         received: messages and requests that arrived.
         payload_bytes: total bytes of the payloads of these messages and requests.
-        passed: publications of messages and requests. A message that is published on two buses counts twice.
-        requests: requests that were passed on. A request that is passed on to two buses counts twice.
+        passed: messages and requests that were published on another bus. Publications on two buses count twice.
+        requests: requests that were published on another bus. Publications on two buses count twice.
         replies: replies that were passed back.
         unwanted: messages that have no subscriber on another bus, or that `allow` refuses.
         looped: messages that have already passed this forwarder, or whose publisher is a peer on the other bus.
-        lost: messages that were lost before they reached this forwarder, as far as their number is known.
+        lost: messages that were lost before they reached this forwarder. Losses of unknown size are not counted.
         interests: number of patterns to which the forwarder subscribes at present.
     """
 
@@ -108,11 +108,11 @@ class BridgeEngine:
     def _notify(self) -> None:
         self._is_dirty = True
 
-    # the attending side
+    # Methods of the attending side.
 
     @property
     def wake(self) -> Callable[[], None]:
-        """Function that is called when the attending side must run."""
+        """Function that wakes the attending side."""
         return self._wake
 
     @wake.setter
@@ -141,7 +141,7 @@ class BridgeEngine:
         return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Run the nodes of the legs, and pass messages on; return whether work remains."""
+        """Run the nodes of the legs, and pass on their messages; return whether work remains."""
         has_more = False
         for leg in self.legs:
             has_more |= leg.engine.attend(flushes=flushes)
@@ -182,10 +182,10 @@ class BridgeEngine:
                 self.stats.interests += leg.ask(rules.wanted(sides, at))
             self._jobs.abandon(leg)
 
-    # messages
+    # Messages.
 
     def _pass(self, leg: Leg) -> bool:
-        """Pass on the messages and losses that have arrived at a leg; return whether there were any."""
+        """Pass on the messages that have arrived at a leg, and report losses; return whether a queue had messages."""
         others = [other for other in self.legs if other is not leg and not other.engine.is_closing]
         found = False
         while leg.losses:
@@ -251,7 +251,7 @@ class BridgeEngine:
     def _pass_question(
         self, back: Traces, trace_id: bytes, raw: bytes, via: bytes, peer: bytes
     ) -> list[dict[str, Any]]:
-        """Pass on a question of `oz trace`; return a hop for each bus that the message may enter."""
+        """Pass on a question of `oz trace`; return a hop for each other bus that the traced message may enter."""
         others = [leg for leg in self.legs if leg.engine.traces is not back and leg.side.may_enter(raw)]
         if any(leg.engine.traces.has_passed(trace_id) for leg in self.legs):
             return []
@@ -270,10 +270,10 @@ class BridgeEngine:
                 with suppress(ClosedError):
                     other.send_loss(gap, via + self.id, excluded)
 
-    # the end
+    # End of the forwarder.
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Stop receiving, pass on the messages that have arrived, and wait until peers have acknowledged them."""
+        """Hand over the groups, stop receiving, pass on the received messages, and wait for their acknowledgements."""
         end = self.clock() + (timeout if timeout is not None else inf)
         self._is_leaving = True
         with suppress(ClosedError):
@@ -300,12 +300,13 @@ class BridgeEngine:
         return end
 
     def _is_needed(self, revisions: Sequence[int]) -> bool:
-        """Return whether this forwarder must still stand by before it ends.
+        """Return whether this forwarder must continue to stand by before it ends.
 
-        It must stand by if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
+        It must continue while no parallel forwarder has taken over the groups, and while messages of groups are in
+        transit. Without parallel forwarders, it need not stand by.
 
         Args:
-            revisions: revision of the subscriptions of each leg, since the forwarder stands by.
+            revisions: revision of the subscriptions of each leg at the start of the standby.
         """
         sides = [leg.side for leg in self.legs]
         if not any(side.active or side.standby for side in sides):
@@ -326,7 +327,7 @@ class BridgeEngine:
 
 
 class Forwarder(NodeService):
-    """Connects buses by a node on each bus. It passes on messages and requests that another bus subscribes to."""
+    """Connects buses by a node on each bus. It passes a message to each other bus that has a subscription for it."""
 
     def __init__(
         self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None, security: Any = None
@@ -335,9 +336,9 @@ class Forwarder(NodeService):
 
         Args:
             legs: a dict for each bus, with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
-                pattern or a list of patterns for the messages that may enter the bus. Default: all messages.
+                pattern or a list of patterns of the subjects that may enter the bus. Default: all subjects.
             name: name of the forwarder's nodes. Default: "forwarder" and the process id.
-            security: security of the legs whose dict has no `security`.
+            security: `security=` for the legs whose dict has no `security`.
 
         Raises:
             ConfigurationError: there are fewer than two legs, or a leg has a wrong setting.
@@ -373,7 +374,6 @@ class Forwarder(NodeService):
 
     @property
     def _states(self) -> list[str]:
-        """State of each leg: "passing", or "standing by for groups" while another forwarder has a smaller id."""
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:

@@ -1,22 +1,22 @@
-"""Messages of queue groups on their way through a forwarder.
+"""Messages of queue groups that a forwarder passes on.
 
 Theory of operation
 -------------------
-To a publisher, the forwarder is one member of a group. To the forwarder, the members on all other buses are one group.
-The forwarder keeps each message of a group until a member has handled the message. Until then, the message is a *job*.
-A job that the forwarder has sent to a member is *placed*.
+A publisher treats the forwarder as one member of a group. The forwarder treats the members on all other buses as one
+group. The forwarder keeps each message of a group until a member has handled the message. Until then, the message is a
+*job*. A job that the forwarder has sent to a member is *placed*.
 
 A *leg* is the node of the forwarder on one bus. If a member is lost, the leg on the bus of that member returns the job
-to the forwarder, and the forwarder picks the next member. The publisher of an ordinary node would move the message to
-another member itself.
+to the forwarder, and the forwarder picks another member. In an ordinary node, the publisher would move the message to
+another member on the same bus.
 
 ========= ================================================= ============================================
 state     event                                             next state
 ========= ================================================= ============================================
-–         the message arrives                               placed, or waiting if no member has space
+–         a message of a group arrives                      placed, or waiting if no member has space
 waiting   a member has space                                placed
 waiting   the subscription of the forwarder ends            abandoned: its publisher picks another member
-placed    the member has handled it                         acknowledged to its publisher
+placed    the member has handled the message                acknowledged to its publisher
 placed    the member has ended, or unsubscribes             waiting, marked `redelivered`
 placed    the member is DOWN for 3 s, and another is UP     waiting, marked `redelivered`
 ========= ================================================= ============================================
@@ -24,9 +24,10 @@ placed    the member is DOWN for 3 s, and another is UP     waiting, marked `red
 A member handles its messages in order. Therefore all jobs before the first unhandled message of a member are handled.
 With `ack="received"`, a message counts as handled when it is acknowledged.
 
-Jobs with the same subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
+Jobs with the same subject wait in order. While a job waits, later jobs with its subject wait too. A returned job is put
+before them.
 
-A request is not a job: it stays with its member, and its requester gets an error if the member is lost.
+A request is not a job. It is not sent to another member: if the member is lost, the requester receives an error.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ RETRY_INTERVAL = 0.1
 
 
 class Job:
-    """Message of a group that no member has handled.
+    """Message of a group that no member has handled yet.
 
     Attributes:
         leg: leg at which the message arrived.
@@ -67,7 +68,7 @@ class Job:
 
 
 class Jobs:
-    """Jobs of a forwarder. `Leg.held` has the jobs that were sent to a member."""
+    """Jobs of a forwarder. This class keeps the waiting jobs, and `Leg.held` contains the placed jobs."""
 
     def __init__(
         self, legs: Sequence[Leg], own: bytes, stats: ForwarderStats, clock: Callable[[], float]
@@ -83,7 +84,7 @@ class Jobs:
         return bool(self._waiting) or any(leg.held for leg in self._legs)
 
     def next_deadline(self) -> float:
-        """Return the time of the next attempt to place the waiting jobs; infinite if no job waits."""
+        """Return the time of the next attempt to place the waiting jobs; infinity if no job waits."""
         return self._retry_at if self._waiting else inf
 
     def add(self, leg: Leg, group: str, message: Message) -> None:
@@ -97,16 +98,17 @@ class Jobs:
             self._retry_at = min(self._retry_at, self._clock() + RETRY_INTERVAL)
 
     def attend(self) -> None:
-        """Acknowledge handled jobs, and place the waiting jobs if it is time."""
+        """Acknowledge handled jobs, and try to place the waiting jobs if a retry is due."""
         for leg in self._legs:
             self._acknowledge(leg)
         if self._waiting and self._clock() >= self._retry_at:
             self._retry()
 
     def abandon(self, leg: Leg) -> None:
-        """Abandon the waiting jobs of a leg whose subscription has ended, so that the publisher picks another member.
+        """Abandon the waiting jobs of a leg if their subscription has ended. Then the publisher picks another member.
 
-        The caller must call this at once, because the forwarder may subscribe again for a new member.
+        Call this method directly after each change of the subscriptions. Later the forwarder may have subscribed again,
+        and then the jobs would wait for ever.
         """
         for key, waiting in [*self._waiting.items()]:
             source, group, raw = key
@@ -121,7 +123,7 @@ class Jobs:
         (waiting.appendleft if is_first else waiting.append)(job)
 
     def _members(self, job: Job) -> dict[Stream, Leg]:
-        """Return the members that may receive a job, each with its leg."""
+        """Return a dict from each member that may receive a job to the leg of that member."""
         message = job.message
         raw, source = message.subject_bytes, rules.source_of_message(message)
         excluded = job.leg.side.forwarders | rules.forwarder_ids(source.via)
@@ -136,7 +138,7 @@ class Jobs:
         return found
 
     def _place(self, job: Job) -> bool:
-        """Send a job to one member; return whether a member had space."""
+        """Send a job to one member. Return False if no member has space."""
         message = job.message
         raw, source = message.subject_bytes, rules.source_of_message(message)
         members = self._members(job)
@@ -161,7 +163,7 @@ class Jobs:
     def _acknowledge(self, leg: Leg) -> None:
         for stream, jobs in [*leg.held.items()]:
             with leg.publisher.lock:
-                # The message at `batcher.position` and later messages are not sent yet: they wait for a batch.
+                # Messages from `batcher.position` on are not sent yet. They wait for a batch.
                 first = stream.first_unhandled
                 end = leg.publisher.batcher.position if first is None else first
             for position in [*jobs]:
@@ -169,7 +171,7 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # An error made the publisher replace its sessions, without moving their messages.
+                # After an error, the publisher has replaced its sessions and has not moved their messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]
@@ -180,7 +182,7 @@ class Jobs:
         found = [position for position in positions if position in jobs]
         if not is_final and not all(self._has_other(jobs[position], stream) for position in found):
             return False
-        # Begin with the last job, because each job is put at the front.
+        # Begin with the last job, because each job is put before the other waiting jobs.
         for position in reversed(found):
             job = jobs.pop(position)
             job.is_redelivered = True

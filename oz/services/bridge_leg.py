@@ -1,4 +1,4 @@
-"""Node of a forwarder on one bus, its *leg*: the subscriptions of the peers, and subscriptions for the other buses."""
+"""*Leg*: node of a forwarder on one bus. A leg reads the subscriptions of peers, and subscribes for the other buses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oz.services.bridge_groups import Job
 
 PREFETCH = 4_096
-"""Maximum number of group messages that a forwarder accepts before members on the other bus acknowledge them."""
+"""Maximum number of unacknowledged group messages that a forwarder accepts from a publisher."""
 
 _log = peer_logger("oz.forwarder")
 
@@ -49,7 +49,7 @@ _STANDBY = compile(STANDBY)
 
 @lru_cache(maxsize=4_096)
 def forwarder_of(packed: bytes) -> bytes | None:
-    """Return the id of the forwarder that a card introduces; None if the card is empty or introduces another node."""
+    """Return the id of the forwarder that a card describes; None if the card is empty or describes an ordinary node."""
     try:
         card = links.decode_card(packed) if packed else None
     except ProtocolError:
@@ -58,7 +58,7 @@ def forwarder_of(packed: bytes) -> bytes | None:
 
 
 class LegStream(Stream):
-    """Stream that holds all messages of a group until its member has handled or acknowledged them."""
+    """Stream that keeps each message of a group until the member handles it; with "received", until it arrives."""
 
     __slots__ = ()
 
@@ -68,12 +68,12 @@ class LegStream(Stream):
 
 
 class LegSessions(Sessions):
-    """Sessions of a leg. If a member has not handled a message, the forwarder decides which member receives it next.
+    """Sessions of a leg. If a member is lost, the forwarder decides which member receives its unhandled messages.
 
     Attributes:
         reclaim: function that takes messages back from a member. Its arguments are the stream of the member, the
-            positions of the messages, and whether the member has ended. It returns whether the forwarder has taken the
-            messages back.
+            positions of the messages, and whether the member has ended. It returns False if the messages stay with the
+            member.
     """
 
     stream_class = LegStream
@@ -87,7 +87,7 @@ class LegSessions(Sessions):
         kept: Sequence[tuple[Pattern, int]] = (),
         is_drained: bool = False,
     ) -> None:
-        # Begin with the last message, because each message is put at the front.
+        # Begin with the last message, because `reclaim` puts each job before the other waiting jobs.
         moved = [
             unit
             for unit, messages in reversed([*self._unhandled(stream, kept, is_drained=is_drained)])
@@ -102,7 +102,7 @@ class LegPublisher(NodePublisher):
     """Publisher of a leg.
 
     Attributes:
-        reclaim: function; see `LegSessions`.
+        reclaim: function that takes messages back from a member; see `LegSessions`.
     """
 
     __slots__ = ()
@@ -128,7 +128,7 @@ class LegPublisher(NodePublisher):
     def _send_job(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any]) -> int | None:
         count = len(self.waiting) // 4
         if count and (stream.session.is_half_full or stream.pending + count >= stream.limit):
-            # Messages that wait for a batch will take space too.
+            # Send the messages that wait for a batch, so that the checks below count them.
             self._flush()
             count = 0
         if not stream.session.is_up or not stream.has_space(len(raw) + len(payload)):
@@ -159,7 +159,7 @@ class LegPublisher(NodePublisher):
 
 
 class LegSubscriptions(NodeSubscriptions):
-    """Subscriptions of a leg. One queue receives all messages of a stream, so that no pattern is matched again."""
+    """Subscriptions of a leg. One queue receives all messages of a stream. Therefore patterns need not be matched."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,8 +195,9 @@ class _Asked:
     """Subscriptions of a leg with the same delivery options.
 
     Attributes:
-        inbox: inbox whose queue has the messages.
-        entries: subscriptions by their pattern.
+        inbox: inbox of the subscriptions.
+        queue: messages that have arrived.
+        entries: dict from a pattern to its subscription.
     """
 
     def __init__(self, engine: LegEngine, stream: StreamOptions) -> None:
@@ -214,12 +215,12 @@ class Leg:
         engine: engine of the node.
         publisher: publisher of the node.
         side: state that the rules of forwarders read.
-        asked: subscriptions that this leg has made because of other buses, by their delivery options.
-        losses: losses that no queue contains, and losses that other forwarders report. Each loss is paired with the ids
-            of the forwarders that have passed on its report.
-        held: jobs (`oz.services.bridge_groups`) that were sent to members on this bus and are not acknowledged, by
-            stream and position.
-        is_standby: whether publishers on this bus prefer another forwarder for groups.
+        asked: subscriptions of this leg for other buses: a dict from delivery options to the subscriptions.
+        losses: losses that are not in a queue of `asked`, and losses that other forwarders report. Each entry is a gap
+            and the ids of the forwarders that have passed on the report.
+        held: jobs (`oz.services.bridge_groups`) that were sent to members on this bus and are not acknowledged.
+            `held[stream][position]` is one job.
+        is_standby: whether the forwarder stands by on this bus; see `oz.services.bridge_rules`.
     """
 
     def __init__(self, settings: Mapping[str, Any], own: bytes, notify: Callable[[], None]) -> None:
@@ -228,7 +229,7 @@ class Leg:
         Args:
             settings: settings of the leg.
             own: id of the forwarder.
-            notify: function that is called when the subscriptions of the forwarder may have to change.
+            notify: function that is called after each event that may change the subscriptions of the forwarder.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         allow = given.get("allow", ())
@@ -264,7 +265,7 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
-        # If a loss concerns several queues, the subscriber puts the gap into none of these queues.
+        # The subscriber puts a gap into a queue only if the loss concerns one queue. This listener gets other gaps.
         self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
 
     def _on_session_event(self, session: Session, what: str) -> None:
@@ -302,7 +303,7 @@ class Leg:
         """
         with self.engine.lock:
             peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
-        # Forwarders in the directory count too. They are not introduced to this node, and may be out of reach.
+        # Include the forwarders in the directory: no peer introduces them, and this node may be unable to reach them.
         directory = self.engine.directory if ids else None
         found = set() if directory is None else directory.nodes()
         self.side.forwarders = frozenset(ids & (peers.keys() | {node[-FORWARDER_ID:] for node in found}))
@@ -315,7 +316,11 @@ class Leg:
         self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
-        """Replace the subscriptions of this leg with the interest of other buses; return the number of patterns."""
+        """Replace the subscriptions of this leg; return the number of patterns.
+
+        Args:
+            wanted: interest of the other buses.
+        """
         by_stream: dict[StreamOptions, set[Pattern]] = {
             StreamOptions(): {_STANDBY} if self.is_standby else set()
         }
@@ -349,7 +354,7 @@ class Leg:
         return rules.matches_any(patterns, subject)
 
     def abandon(self, message: Message) -> None:
-        """Record that no member has handled a message of a group, because the subscription for it has ended."""
+        """Record that a message of a group was not handled and that its subscription has ended."""
         link, sequence = message.arrival.link, message.sequence
         if link is not None and sequence is not None:
             with self.engine.subscriber.lock:

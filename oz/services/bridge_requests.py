@@ -1,4 +1,4 @@
-"""Requests that a forwarder passes on. It sends a request with its own `reply_to`, and passes the replies back."""
+"""Requests that a forwarder passes on. The forwarder replaces the `reply_to` with its own, and passes replies back."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _log = peer_logger("oz.forwarder")
 
 
 class Crossing:
-    """Request that a forwarder passes on, to one bus or more. `begin` sends it.
+    """Request that a forwarder passes on to one or more buses.
 
     Attributes:
         requests: requests that the forwarder has sent on the other buses.
-        failure: error of a bus that did not accept the request; None without an error.
+        failure: error of a request that could not be sent, or that ended without a reply; None without an error.
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
@@ -39,11 +39,12 @@ class Crossing:
         self.failure: OzError | None = None
 
     def begin(self, own: bytes, group: str | None, targets: list[Leg]) -> None:
-        """Send the request to one member if the request came for a group, otherwise to each plain subscription.
+        """Send the request on the other buses: to one member of a group, or to all plain subscriptions.
 
         Args:
             own: id of the forwarder.
-            group: name of the group for which the forwarder received the request, or None.
+            group: name of the group in which the forwarder received the request; None if it received the request with a
+                plain subscription.
             targets: legs on the other buses that the request may enter.
         """
         leg, message = self._leg, self._message
@@ -70,7 +71,7 @@ class Crossing:
         self.notify()
 
     def notify(self) -> None:
-        """Pass back the replies, and the error of a request that ended without a reply."""
+        """Send new replies to the requester. If all requests have ended without a reply, send an error."""
         for request in self.requests:
             while request.replies:
                 reply = request.replies.popleft()

@@ -2,34 +2,35 @@
 
 Theory of operation
 -------------------
-A forwarder has a node on each bus, its *leg*. The *interest* of a bus is the set of patterns that the peers on this bus
-have declared to the leg. The forwarder subscribes to these patterns on the other buses. When a message arrives on one
-of those buses, the forwarder publishes the message on this bus.
+A forwarder has one node on each bus, called its *leg*. The *interest* of a bus is the set of patterns that the peers on
+this bus have declared to the leg. The forwarder subscribes to these patterns on the other buses. When a message arrives
+on another bus, the forwarder publishes the message on this bus.
 
 Two forwarders are *parallel* if both have legs on the same two buses. A forwarder ignores the patterns of a parallel
-forwarder, because that forwarder has a leg on the other bus itself.
+forwarder, because the parallel forwarder receives the messages of the other bus with its own leg.
 
 =================== ==========================================================================================
 message             rule for parallel forwarders
 =================== ==========================================================================================
-plain               each forwarder passes it. Subscribers drop the repeat, because origin and position are the same
+plain               each forwarder passes the message on. Subscribers drop repeats, which have the same origin and
+                    position
 group               each forwarder is a member of the group. A forwarder *stands by* while a parallel forwarder with a
                     smaller id is up and does not stand by. Publishers pick a forwarder that stands by only if no
-                    other member matches. So one forwarder passes the messages in order. It acknowledges a message
-                    when the member on the other bus has acknowledged it. If this forwarder dies, another forwarder
-                    receives the message again and picks the same member by rank. This member drops a repeat. If the
-                    last member on the other bus ends, the subscription of the forwarder ends, and the publisher
-                    gives its messages to other members
+                    other member matches. Therefore only one forwarder passes the messages on, in order. It
+                    acknowledges a message when the member on the other bus has acknowledged the message. If this
+                    forwarder dies, another forwarder receives the message and picks the same member by rank. If the
+                    member has the message already, it drops the repeat. When the last member on the other bus ends,
+                    the forwarder unsubscribes, and the publisher sends the waiting messages to other members
 request             as a plain message or a message of a group. All copies of a request have the same position
 =================== ==========================================================================================
 
-Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
-messages are acknowledged. If two parallel forwarders cannot reach each other, neither stands by. Each message of a
+Before a forwarder ends, it stands by. Then a parallel forwarder takes over the groups. The first forwarder ends when
+its messages are acknowledged. If two parallel forwarders cannot reach each other, neither stands by. Each message of a
 group still passes only one forwarder, but messages of one subject may be out of order.
 
-A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, because it
-has passed the message before. A forwarder does not pass a message to a bus on which the first publisher of the message
-is a peer, because that bus has the message already.
+A message carries the ids of the forwarders that have passed it on. A forwarder drops a message that carries its own id,
+because it has already passed the message on. If the first publisher of a message is a peer on a bus, a forwarder does
+not pass the message to this bus. The peers on this bus receive the message directly.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
 """Prefixes of the subjects whose messages stay on their bus."""
 REQUEST_POSITION = 1 << 62
-"""Position of request 0 of a node; request 1 has the next position. The positions of other messages are smaller."""
-_MAX_DIGITS = 19  # Request numbers have fewer digits, so that the positions of requests fit into 63 bits.
+"""Position of the request with number 0. The number of a request is added. Positions of other messages are smaller."""
+_MAX_DIGITS = 19  # Numbers of requests have fewer digits, so that positions of requests fit into 63 bits.
 
 
 class Interest(NamedTuple):
@@ -63,7 +64,7 @@ class Interest(NamedTuple):
 
     Attributes:
         pattern: pattern of the subscription.
-        group: name of its queue group; None for a plain subscription.
+        group: name of the subscription's queue group; None for a plain subscription.
         policy: policy of the group.
     """
 
@@ -76,9 +77,9 @@ class Source(NamedTuple):
     """Interest of one session at a leg.
 
     Attributes:
-        forwarder: id of the forwarder to which the session belongs, or None.
+        forwarder: id of the forwarder to which the session belongs; None for a session of another node.
         interests: subscriptions of the session.
-        is_standby: whether this forwarder stands by.
+        is_standby: whether the forwarder stands by.
     """
 
     forwarder: bytes | None
@@ -87,11 +88,11 @@ class Source(NamedTuple):
 
 
 class Side:
-    """State of one leg, as the rules of forwarders need it.
+    """State of one leg that the rules of forwarders read.
 
     Attributes:
-        allowed: patterns of the messages that may enter the bus. Without patterns, all messages may enter.
-        sources: interest of each session.
+        allowed: patterns of the subjects that may enter the bus; empty if all subjects may enter.
+        sources: dict from a session to its interest.
         forwarders: ids of the other forwarders on the bus, including forwarders that this leg cannot reach.
         active: ids of the forwarders that are up and do not stand by.
         standby: ids of the forwarders that are up and stand by.
@@ -108,7 +109,7 @@ class Side:
             self._index.add(pattern, None)
 
     def may_enter(self, subject: bytes) -> bool:
-        """Return whether a message may enter the bus."""
+        """Return whether messages with a subject may enter the bus."""
         if subject.startswith(_RESERVED):
             return False
         return not self.allowed or bool(self._index._find(subject).values)
@@ -127,7 +128,7 @@ def stands_by(own: bytes, sides: Sequence[Side], at: int) -> bool:
 
 
 def is_needed(sides: Sequence[Side]) -> bool:
-    """Return whether parallel forwarders exist, and all of them stand by."""
+    """Return whether two buses have parallel forwarders that all stand by."""
     pairs = list(combinations(sides, 2))
     return any(
         (pair.active | pair.standby) & (two.active | two.standby) and not pair.active & two.active
@@ -156,13 +157,13 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
 
 @lru_cache(maxsize=65_536)
 def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Return the patterns to which a forwarder subscribes to receive the allowed subjects of a pattern.
+    """Return the patterns with which a forwarder receives the allowed subjects of a pattern.
 
-    The result is `pattern` itself, or patterns of `allowed`. The result may match more subjects than necessary.
+    The result is `pattern` itself, patterns of `allowed`, or empty. It may match more subjects than necessary.
 
     Args:
         pattern: pattern of a subscription.
-        allowed: patterns of the messages that may enter the bus of the subscription.
+        allowed: patterns of the subjects that may enter the bus of the subscription.
     """
     if all(prefix.startswith(_RESERVED) for prefix in pattern.prefixes):
         return ()
@@ -183,7 +184,7 @@ def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...
 
 
 def matches_any(patterns: Iterable[Pattern], subject: bytes) -> bool:
-    """Return whether a pattern matches a subject. A pattern that exceeds its time does not match."""
+    """Return whether any of the patterns matches a subject. A pattern that exceeds its time does not match."""
     for pattern in patterns:
         with suppress(OzError):
             if pattern.matches(subject):
@@ -192,12 +193,17 @@ def matches_any(patterns: Iterable[Pattern], subject: bytes) -> bool:
 
 
 def forwarder_ids(via: bytes) -> set[bytes]:
-    """Return the ids of the forwarders that a message has passed."""
+    """Return the ids of the forwarders that have passed a message on."""
     return {via[at : at + FORWARDER_ID] for at in range(0, len(via), FORWARDER_ID)}
 
 
 def has_passed(via: bytes, own: bytes) -> bool:
-    """Return whether a message has passed a forwarder with this id, or has passed the maximum number of forwarders."""
+    """Return whether a forwarder, or the maximum number of forwarders, has passed a message on.
+
+    Args:
+        via: concatenated ids of the forwarders that have passed the message on.
+        own: id of the forwarder.
+    """
     return len(via) >= FORWARDER_ID * MAX_FORWARDERS or own in forwarder_ids(via)
 
 
@@ -207,10 +213,10 @@ def source_of(
     position: int | None,
     reply_to: str | None = None,
 ) -> Forwarded:
-    """Return the source of a message: its first publisher, the position there, and the forwarders it has passed.
+    """Return the source of a message: its first publisher, its position there, and the forwarders that passed it on.
 
     Args:
-        forwarded: source that another forwarder has put into the message, or None.
+        forwarded: source that another forwarder has put into the message; None if no forwarder has passed it on.
         origin: id of the node that published the message.
         position: position of the message at that node.
         reply_to: inbox for the replies to a request. The number in the inbox replaces the position, because all copies
@@ -246,7 +252,8 @@ def extras_of(
         source: source of the message.
         own: id of the forwarder.
         is_redelivered: whether another member of the group may have received the message.
-        is_request: whether the message is a request that the forwarder sends with its own `reply_to`.
+        is_request: whether the message is a request. The extras of a request have no `reply_to`, because the forwarder
+            adds its own.
     """
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)
@@ -258,19 +265,19 @@ def extras_of(
 
 
 def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[Any]:
-    """Return the members of a group that may receive a message, the preferred member first.
+    """Return the members of a group that may receive a message. The preferred member is first.
 
-    Parallel forwarders prefer the same member while this member is up. All members have the same policy.
+    Parallel forwarders prefer the same member. All members have the same policy.
 
     Args:
-        streams: streams of the members, in the order in which their sessions joined.
+        streams: streams of the members, in the order in which the members joined.
         subject: subject of the message.
         source: source of the message.
     """
     policy = streams[0].options.policy if streams else ""
     if policy == "failover":
         return list(streams)
-    # Publishers do not send the `key=` of a message. Therefore the subject is the key here.
+    # A message does not carry the `key=` of `publish`. Therefore the subject is the key of sticky groups.
     key = subject if policy == "sticky" else source.origin + source.position.to_bytes(8, "big")
     found = sorted(streams, key=lambda item: rank(key, item.session.member), reverse=True)
     return found[:1] if policy == "sticky" else found

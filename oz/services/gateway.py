@@ -2,14 +2,15 @@
 
 Theory of operation
 -------------------
-libpgm ends its process if it receives a malformed packet. Therefore the multicast sockets are in two processes, a
-receiver and a sender. The gateway restarts these processes, and keeps the sequence numbers itself. A new sender
-continues the sequence of the previous sender. `Relaying` knows the next number of each publisher whose messages were
-received. So the gateway detects each loss, and reports it to local subscribers as a gap between the messages before and
-after the loss (`Publisher.report_loss`).
+libpgm ends its process if it receives a malformed packet. Therefore the multicast sockets are in two other processes, a
+receiver and a sender. If one of them ends, the gateway starts it again. The gateway keeps the sequence numbers. A new
+sender continues the sequence of the previous sender. `Relaying` keeps the next number of each multicast publisher. So
+the gateway detects each loss, and local subscribers receive a gap at the position of the lost messages
+(`Publisher.report_loss`).
 
-Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind.
-Publishers that connect to the gateway are plain. Their losses are unknown, and their headers are not passed on.
+Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind. Local
+publishers that connect to the gateway send plain messages. The gateway cannot detect their losses, and does not pass on
+their headers.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ from oz.transport.endpoints import as_list
 _log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
-"""Prefix of the subjects of advisories, which are messages about events of the gateway.
+"""Prefix of the subjects of advisories. An advisory is a message about an event of the gateway.
 
-`gap`, `down`, `up` or the kind of a notice follows the prefix.
+The rest of the subject is `gap`, `down`, `up`, or the kind of a notice.
 """
 
 HOLD_SECONDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down. Then the gateway drops them."""
+"""Seconds for which local publishers keep messages while the sender is down. Then the gateway reads and drops them."""
 
 ATTEND_SECONDS = 1.0
-"""A subscriber is read after this number of seconds even without a message, so that it answers its publishers."""
+"""Maximum seconds between two reads of a subscriber. A subscriber answers its publishers only while it is read."""
 
 _LOCAL = b"_LOCAL."
 
@@ -76,15 +77,15 @@ class GatewayStats:
     received: int = 0
     """Number of multicast messages that were published to local subscribers."""
     lost: int = 0
-    """Number of multicast messages that were lost. Local subscribers received gaps."""
+    """Number of multicast messages that did not reach the gateway. Local subscribers received gaps."""
     sent: int = 0
     """Number of local messages that were passed to the sender."""
     unsent: int = 0
-    """Number of local messages that were lost before they reached the sender. Multicast subscribers get gaps."""
+    """Number of local messages that did not reach the sender. Multicast subscribers receive gaps."""
     refused: int = 0
     """Number of messages that the publisher of the gateway refused, because of their subject or headers."""
     restarts: int = 0
-    """Number of restarts of multicast processes."""
+    """Number of times that the gateway has restarted a multicast process."""
 
 
 class Gateway(Service):
@@ -97,7 +98,8 @@ class Gateway(Service):
         publisher: publisher to which local subscribers connect.
         sources: subscribers for the messages of local publishers: one with links, and one for plain publishers.
         subscribers_at: bound endpoints for local subscribers, with the real ports.
-        publishers_at: endpoints for local publishers that the gateway has bound, and endpoints that it connects to.
+        publishers_at: endpoints that the gateway has bound for local publishers, and endpoints of local publishers to
+            which it connects.
     """
 
     def __init__(
@@ -118,16 +120,16 @@ class Gateway(Service):
 
         Args:
             receive: multicast endpoints to receive, such as `epgm://192.0.2.7;239.192.1.1:5555`.
-            send: multicast endpoint to which messages of local publishers are sent. No other publisher may use its UDP
-                port.
+            send: multicast endpoint to which messages of local publishers are sent. No other publisher may use the UDP
+                port of this endpoint.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
             publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. The gateway has no links to
                 these publishers.
             connect: endpoints of local publishers, `Publisher(bind=…)`. The gateway has links to these publishers.
-                Therefore their losses are known and their headers are kept.
+                Therefore it detects their losses and keeps their headers.
             multicast: options of both multicast sockets.
-            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver messages to
-                the host that has sent them.
+            echo: whether local subscribers also receive the messages of local publishers. PGM does not deliver
+                messages to the host that has sent them.
             keep_origins: whether the gateway adds two headers to a message: the id of the first publisher, and the
                 position of the message at that publisher.
             options: options of the sockets for local programs.
@@ -275,7 +277,6 @@ class Gateway(Service):
             )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
-        """Report to local subscribers that messages were lost before the gateway received them."""
         if count == 0:
             return
         self.stats.lost += count or 0
@@ -283,7 +284,7 @@ class Gateway(Service):
         self._publish_advisory("gap", origin=origin.hex(), count=count)
 
     def _publish_advisory(self, kind: str, **what: Any) -> None:
-        """Publish an advisory, a message about an event of the gateway, for plain subscribers."""
+        """Publish an advisory: a message whose payload describes an event of the gateway as JSON."""
         self.publisher.publish(f"{ADVISORIES}{kind}", json.dumps(what).encode())
 
     # From local programs to multicast.
@@ -297,7 +298,7 @@ class Gateway(Service):
         return now >= sender.down_since + HOLD_SECONDS
 
     def _pass_up(self, now: float) -> bool:
-        """Pass messages of local publishers on to the sender; return whether there were any."""
+        """Pass messages of local publishers to the sender; return whether a source had messages."""
         has_more = False
         for source in self.sources:
             if not self._may_pass_up(now):
@@ -339,7 +340,7 @@ class Gateway(Service):
             self._numbering.reported = self._numbering.number
             self.stats.sent += len(batch)
         else:
-            # The messages keep their numbers. Therefore subscribers detect that they are missing.
+            # The numbers of these messages are used up. Therefore subscribers detect the loss.
             self.stats.unsent += len(batch)
 
     def _report_source_loss(self, gap: Gap) -> None:
@@ -351,7 +352,7 @@ class Gateway(Service):
         self._send_gap()
 
     def _send_gap(self) -> None:
-        """Report a waiting loss of unknown size to the sender, if the queue has space."""
+        """Report a loss of unknown size to the sender, if such a report is due and the queue has space."""
         if self._sender is not None:
             self._numbering.send_gap(self._sender.send)
 
@@ -380,7 +381,7 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
         )
     if bool(send) != bool(publishers):
         raise _wrong("send", send, "send= needs publishers= or connect=, and each of these needs send=")
-    # This check comes before the check for PGM, because an endpoint that is not multicast needs no PGM.
+    # Check the endpoints before PGM: for an endpoint that is not multicast, "no PGM" would be a misleading error.
     for endpoint in (*receive, *([send] if send else ())):
         endpoint_parts(endpoint)
 

@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 import msgpack
 
 READY = 1
-"""A process reports that its endpoints are open. The receiver adds the time since which it listens."""
+"""A process reports that its endpoints are open. The receiver also reports the time at which it began to listen."""
 BEAT = 2
 """A process reports every second that it runs."""
 MESSAGES = 3
-"""A frame with messages, in both directions. The gateway adds the number of the next message."""
+"""Messages from the receiver to the gateway, or from the gateway to the sender. The gateway adds the number of the next
+message."""
 REACHED = 4
-"""The receiver reports the number of the next message of each publisher. So the gateway detects a loss even if no
-message follows."""
+"""The receiver reports the number of the next message of each publisher. With this frame, the gateway detects a loss
+even if no message follows."""
 GAP = 5
-"""The receiver reports lost numbers of a publisher. The gateway reports a loss of unknown size to the sender."""
+"""The receiver reports to the gateway that messages of a publisher were lost. The gateway reports a loss of unknown
+size to the sender."""
 ADVISORY = 6
-"""The receiver passes on a notice of its watchdog."""
+"""The receiver reports a notice of its watchdog."""
 CLOSE = 7
 """The gateway asks a process to end."""
 
@@ -62,12 +64,12 @@ class Relayed(NamedTuple):
 class Numbering:
     """Numbers of the messages that the sender multicasts.
 
-    A restarted sender continues the numbers, so that subscribers detect each loss.
+    The numbers continue when the sender is restarted. Therefore multicast subscribers detect each loss.
 
     Attributes:
         epoch: epoch of the sequence.
         number: number of the next message.
-        reported: number that the current sender expects next.
+        reported: number of the next message that the sender knows of.
     """
 
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
@@ -87,15 +89,19 @@ class Numbering:
         return number
 
     def resume(self) -> dict[str, Any]:
-        """Return the fields with which a new sender continues the sequence."""
+        """Return the arguments with which a new sender continues the sequence."""
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         self.reported = self.number
-        # A new sender begins with the newest epoch, which already reports the unknown loss.
+        # A new sender begins with the current epoch. Subscribers see the higher epoch and report the unknown loss.
         self._has_unsent_gap = False
         return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
 
     def lose(self, count: int | None) -> None:
-        """Count messages that were lost before they reached the sender; None for an unknown number."""
+        """Record a loss of messages that have not reached the sender.
+
+        Args:
+            count: number of lost messages; None if the number is unknown.
+        """
         if count is None:
             # A higher epoch makes subscribers report an unknown loss.
             self.epoch += 1
@@ -104,7 +110,7 @@ class Numbering:
             self.number += count
 
     def send_gap(self, send: Callable[[bytes], bool]) -> None:
-        """Report an unknown loss to the sender, if it is not reported yet.
+        """Report an unknown loss to the sender, if one is recorded and not reported yet.
 
         Args:
             send: function that sends a frame, and returns whether the queue had space.
@@ -132,7 +138,7 @@ def unpack_message(fields: Sequence[Any]) -> Relayed:
 
 
 def with_origin(message: Relayed) -> Relayed:
-    """Return a message whose headers name its first publisher. Headers of an earlier gateway stay as they are."""
+    """Return a message whose headers name its first publisher. Headers that an earlier gateway has set are kept."""
     if not message.origin:
         return message
     origin = {ORIGIN_HEADER: message.origin, SEQUENCE_HEADER: message.sequence}

@@ -1,7 +1,8 @@
 """Process with the multicast socket of a gateway. If libpgm ends the process, the gateway starts a new process.
 
 The command is `python -m oz.services.multicast_process JSON`. The argument describes the task. A PAIR socket connects
-the process to the gateway. The process ends when its standard input is closed, because then the gateway has ended.
+the process to the gateway. The gateway keeps the standard input of the process open. The process ends when its standard
+input is closed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from oz.transport.bell import poll_until
 from oz.wire.extras import decode_extras, encode_extras
 
 FAILED = 3
-"""Exit code after an error; the last line of the output has the reason."""
+"""Exit code after an error. The last line of the output is the text of the error."""
 
 _REACHED_SECONDS = 0.2
 """Minimum seconds between two REACHED frames."""
@@ -61,7 +62,7 @@ class GatewayLink:
     Attributes:
         context: libzmq context of the process.
         socket: PAIR socket that is connected to the gateway.
-        beats_at: time of the next BEAT, the frame which shows that the process runs.
+        beats_at: time of the next BEAT frame.
     """
 
     def __init__(self, address: str) -> None:
@@ -78,7 +79,11 @@ class GatewayLink:
         self.beats_at = 0.0
 
     def poller(self, flags: int = zmq.POLLIN) -> zmq.Poller:
-        """Return a poller for the link and for the end of standard input."""
+        """Return a poller that waits for events of the link, and for the end of standard input.
+
+        Args:
+            flags: events of the link, such as `zmq.POLLIN`.
+        """
         poller = zmq.Poller()
         poller.register(self.socket, flags)
         poller.register(_STDIN, zmq.POLLIN)
@@ -89,7 +94,7 @@ class GatewayLink:
         return bool(self._stdin.poll(0))
 
     def send(self, kind: int, *body: Any) -> None:
-        """Send a frame. Wait while the queue of the link is full."""
+        """Send a frame, and wait while the queue of the link is full."""
         frame = pack(kind, *body)
         while True:
             try:
@@ -120,7 +125,7 @@ class GatewayLink:
 
 
 class _Receiving:
-    """Sends the messages and losses of multicast endpoints to the gateway, in order."""
+    """Passes messages from multicast endpoints, and reports of lost messages, to the gateway in order."""
 
     def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link
@@ -132,8 +137,8 @@ class _Receiving:
             )
             for endpoint in task["endpoints"]
         ]  # fmt: skip
-        # `joined_at` is the time at which the first receiver of the gateway began to listen. If a publisher began
-        # later, while no process listened, its first messages count as lost.
+        # `joined_at` is the time at which the first receiver process began to listen. If a publisher began later, while
+        # no receiver process ran, the first messages of the publisher count as lost.
         for listener in self._listeners:
             listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()
@@ -161,7 +166,7 @@ class _Receiving:
             self._send_messages()
             link.beat()
             if is_empty:
-                # All messages have been sent to the gateway. Therefore REACHED arrives after them.
+                # All received messages have been sent to the gateway. Therefore a REACHED frame arrives after them.
                 self._report()
                 poll_until(self._poller, min(link.beats_at, self._next_deadline()))
 
@@ -195,7 +200,7 @@ class _Receiving:
             try:
                 extras = Extras() if found is None else decode_extras(found)
             except ProtocolError:
-                # The gateway detects that this sequence number is missing.
+                # Skip a malformed message. The gateway detects that its number is missing.
                 continue
             headers = None if extras.headers is None else dict(extras.headers)
             message = Relayed(effect.origin, sequence, subject, payload, headers, extras.message_id)
@@ -230,13 +235,13 @@ class _Sending:
         self._both.register(socket, zmq.POLLOUT)
 
     def run(self) -> None:
-        """Send until the gateway ends or sends CLOSE, then repair losses."""
+        """Send until the gateway sends CLOSE, and then repair losses for a while. End at once if the gateway ends."""
         link, sender = self._link, self._sender
         link.send(READY, 0)
         while not link.is_orphaned():
             self._turn()
             if sender.frames:
-                # The sender has reached its rate. Further messages wait in the gateway.
+                # The socket accepts no more frames at present. Further messages wait in the gateway.
                 poll_until(self._both, min(link.beats_at, sender.next_beat))
                 continue
             poll_until(self._incoming, min(link.beats_at, sender.next_beat))
@@ -281,7 +286,7 @@ class _Sending:
 
 def main(argument: str) -> None:
     """Receive or send for a gateway until the gateway ends. The argument describes the task as JSON."""
-    # Ctrl-C reaches all processes of the terminal. This process ignores Ctrl-C, because the gateway ends the process.
+    # Ctrl-C reaches all processes of the terminal. Ignore it here, because the gateway then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)
     link = GatewayLink(task["link"])

@@ -36,7 +36,7 @@ class NameServerStats:
         left: nodes that closed or were restarted.
         lost: nodes that were silent for `lost_after` seconds.
         conflicts: nodes that came up with the name of another node of their bus.
-        refused: endpoints and nodes that were refused, because they are no peers.
+        refused: refused endpoints and nodes, for example of another bus.
     """
 
     joined: int = 0
@@ -55,10 +55,10 @@ _COUNTERS = {
 
 
 class NameServer(NodeService):
-    """Node without subscriptions that introduces each node to the other nodes of the same bus.
+    """Introduces each node to the other nodes of the same bus.
 
-    Messages do not pass through a name server, and it stores nothing. Nodes keep their peers while the name server is
-    down, and announce themselves again after its restart.
+    Messages do not pass through a name server. A name server stores nothing on disk. While it is down, nodes keep their
+    peers. After a restart of the name server, the nodes connect to it again.
 
     Attributes:
         stats: counts of the name server.
@@ -75,13 +75,13 @@ class NameServer(NodeService):
         limits: Limits | None = None,
         security: Any = None,
     ) -> None:
-        """Bind. `run` begins to serve.
+        """Bind the endpoints. `run` begins to serve.
 
         Args:
             bind: endpoints at which nodes reach the name server, such as `tcp://*:5756`.
-            name: name of this name server, which nodes show. Default: name of the host.
+            name: name of this name server in the logs of nodes. Default: name of the host.
             bus: name of the bus to serve; None serves any number of separate buses.
-            connect: endpoints of other name servers. This name server then also introduces the nodes of these servers.
+            connect: endpoints of other name servers. Name servers that are connected introduce each other's nodes.
             lost_after: seconds without an answer after which a silent node is lost.
             limits: limits of the name server. `peers` is the maximum number of nodes.
             security: key and trusted keys, as for `oz.Node`.
@@ -125,7 +125,7 @@ class NameServer(NodeService):
         if event.peer is not None and event.kind in (events.PEER_LEFT, events.PEER_LOST):
             self._up.discard(event.peer.id)
         elif event.peer is not None and event.kind == events.PEER_UP:
-            # A node that was silent and answers again is reported as up too.
+            # A silent node that answers again causes the same event. It does not count as joined.
             counter = None if event.peer.id in self._up else "joined"
             self._up.add(event.peer.id)
         if counter is not None:
@@ -154,7 +154,7 @@ class NameServer(NodeService):
 
     @property
     def nodes(self) -> list[Card]:
-        """Nodes of all buses that are up, sorted by bus and name. The list has no name servers."""
+        """Cards of the nodes that are up, on all buses, sorted by bus and name. Name servers are left out."""
         with self._engine.lock:
             found = self._engine.cards(roster.UP, roster.SILENT)
         return sorted(found, key=lambda item: (item.bus, item.name, item.node))

@@ -1,4 +1,4 @@
-"""Plain forwarder: a proxy of libzmq between publishers and subscribers."""
+"""Plain forwarder: the proxy of libzmq between the sockets of publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from oz.transport.ipc_paths import SocketFiles
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Maximum bytes of a subscription. For each byte libzmq uses one level of recursion and 100 bytes of memory."""
+"""Maximum bytes of a subscription. For each byte of a subscription, libzmq needs one level of recursion and 100 bytes
+of memory."""
 HIGH_WATER_MARK = 100_000
 """Default number of messages that may wait for each subscriber."""
 _KEEPALIVE = (
@@ -38,9 +39,9 @@ _KEEPALIVE = (
 
 ZMTP heartbeats are not used, because they would abort the process on some failures (docs/libzmq.md).
 """
-_LINGER = 1_000  # milliseconds after `close` in which libzmq sends waiting messages
+_LINGER = 1_000  # Milliseconds after `close` in which libzmq sends waiting messages.
 _COUNTERS = struct.Struct("=Q")
-_ANSWER_TIMEOUT = 1_000  # milliseconds; the proxy of libzmq answers between two messages
+_ANSWER_TIMEOUT = 1_000  # Milliseconds. The proxy of libzmq answers between two messages.
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ProxyStats:
     message_bytes: int = 0
     """Total bytes of the received messages."""
     sent: int = 0
-    """Messages that had a subscriber."""
+    """Number of messages that had a subscriber."""
     subscriptions: int = 0
     """Number of subscriptions and unsubscriptions that were sent to publishers."""
 
@@ -87,8 +88,8 @@ class Proxy(Service):
         Raises:
             TypeError: `limits` is not an `oz.Limits`.
             ConfigurationError: `backend` has no endpoint, or neither `frontend` nor `connect` has an endpoint.
-            EndpointError: a text is no endpoint, or this libzmq lacks its transport.
-            zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
+            EndpointError: a text is not an endpoint, or libzmq has no support for its transport.
+            zmq.ZMQError: an endpoint cannot be used, or file descriptors are used up.
         """
         if not isinstance(limits, Limits):
             raise TypeError(f"limits is an oz.Limits, not {type(limits).__name__}")
@@ -185,7 +186,7 @@ class Proxy(Service):
         poll_until(poller, until)
 
     def _pass(self) -> None:
-        # Until the proxy ends, no other thread uses these three sockets.
+        # While the proxy runs, no other thread uses these three sockets.
         try:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError as error:

@@ -1,24 +1,25 @@
 """Recorder: writes the messages of an endpoint, a subscriber or a node to a journal.
 
-**Threads.** The thread of `run` receives. A second thread appends to the journal. Without it, messages would wait in
-the queues of ZeroMQ during a slow fsync, and a plain publisher would drop messages. If the source is a node, a handler
-in the node's thread pool receives the messages, instead of the thread of `run`. A buffer between the threads keeps the
-order and is bounded in bytes.
+**Threads.** The thread of `run` receives messages. A second thread appends them to the journal. With only one thread,
+messages would wait in the queues of ZeroMQ during a slow fsync, and a plain publisher would drop messages. If the
+source is a node, a handler in the node's thread pool receives the messages instead of the thread of `run`. The buffer
+between the threads keeps the order of the messages, and its size in bytes is limited.
 
 **Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell (`oz.transport.bell`), which `stop`
 and signals ring.
 
-**Losses.** A loss becomes a gap record, in order with the messages. Three kinds of losses occur: gaps that the
-subscriber reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full.
-While the disk has space, a full buffer stops the receiving thread instead. If the journal already has records, the
-recorder first appends a gap record of unknown size, because the time since the previous recorder was not recorded.
+**Losses.** A loss becomes a gap record at its position among the messages. There are three kinds of losses: gaps that
+the subscriber reports, messages that cannot be stored, and messages that were dropped because both the disk and the
+buffer were full. While the disk has space, a full buffer makes the receiving thread wait. If the journal already has
+records, the recorder first appends a gap record of unknown size: no recorder may have run since the last record.
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
 the journal, so that it detects repeats even after a restart.
 
-**Acknowledgements.** With `ack="received"`, a message that has arrived and is not durable is lost if the recorder is
-killed. With `ack="handled"`, the writing thread acknowledges a message after its append. The recorder is a member of a
-redelivering group. Therefore the publisher sends the messages of a killed recorder to the next recorder.
+**Acknowledgements.** With `ack="received"`, a message that has arrived is acknowledged before it is in the journal, and
+is lost if the recorder is killed. With `ack="handled"`, the writing thread acknowledges a message after its append. The
+recorder is a member of a group with redelivery. Therefore the publisher sends the unacknowledged messages of a killed
+recorder to another recorder.
 """
 
 from __future__ import annotations
@@ -50,31 +51,31 @@ from oz.subscriber.sync import Subscriber, Subscription
 from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
-"""Estimated memory in bytes of a message in addition to its payload."""
+"""Estimated memory of a message in bytes, without its payload."""
 
 COMMIT_SECONDS = 0.01
 """Minimum seconds between two appends. An append begins earlier if `APPEND_BYTES` wait."""
 
 APPEND_BYTES = 4 << 20
-"""Maximum memory in bytes of the records of one append. A larger append would delay the next commit."""
+"""An append takes no further records when its records have this size in bytes. Larger appends would delay commits."""
 
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
 """Maximum number of messages that one `receive_many` returns."""
 FULL_QUEUE = 64
-"""Number of calls of `receive_many` that empty a full queue of a subscriber."""
+"""Number of calls of `receive_many` that suffice to empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
-"""First and longest pause in seconds before a retry while the disk is full. No event reports free space."""
+"""Shortest and longest pause in seconds between two attempts to append while the disk is full."""
 SERVICE_INTERVAL = 1.0
-"""A subscriber is read after this number of seconds even without a message, so that it answers its publishers."""
+"""Maximum seconds between two reads of a subscriber. A subscriber answers its publishers only while it is read."""
 DRAIN_TIMEOUT = 2.0
 """Maximum seconds to wait for messages that were published before `run` was stopped."""
 MAX_IDS = 65_536
-"""Maximum number of records at the end of a journal whose ids are read. `dedupe` remembers the same number of ids."""
+"""Maximum number of records whose ids are read at the end of a journal. `dedupe` keeps the same number of ids."""
 REST_TIMEOUT = 10.0
 """Maximum seconds for which a stopped recorder receives waiting messages.
 
-Without this limit, messages of other subscriptions of the subscriber could delay the end for ever.
+Without this limit, other subscriptions of the same subscriber could delay the end for ever.
 """
 
 _log = peer_logger("oz.recorder")
@@ -89,7 +90,7 @@ class RecorderStats:
 
     Attributes:
         recorded: messages that were appended to the journal.
-        payload_bytes: size of the payloads of these messages in bytes.
+        payload_bytes: total size in bytes of the payloads of these messages.
         lost: number of lost messages in gap records. Gaps of unknown size are not counted.
         dropped: messages that were dropped while the disk was full. `lost` counts them too.
         commits: number of appends to the journal.
@@ -105,16 +106,16 @@ class RecorderStats:
 
 
 class Recorder(Service):
-    """Subscribes, and appends the received messages to a journal.
+    """Receives messages with a subscription, and appends them to a journal.
 
-    `run` records until `stop` is called, and then writes the messages that have arrived. `run` raises `JournalFull` if
-    the disk was still full at the end, `JournalError` if the operating system reported an error, and `PermissionDenied`
-    if a publisher refuses the subscription.
+    `run` records until `stop` is called. Then it appends the messages that have already arrived. `run` raises
+    `JournalFull` if the disk is still full at the end, `JournalError` if the operating system reports an error, and
+    `PermissionDenied` if a publisher refuses the subscription.
 
     Attributes:
-        stats: the counts.
-        writer: the writer of the journal.
-        subscriber: the subscriber; None if the source is a node.
+        stats: counts of the recorder.
+        writer: writer of the journal.
+        subscriber: subscriber that receives the messages; None if the source is a node.
     """
 
     subscriber: Subscriber | None = None
@@ -135,25 +136,26 @@ class Recorder(Service):
 
         Args:
             directory: the directory of the journal. The recorder creates the directory if it does not exist.
-            patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
-            source: source of the messages. With one endpoint or a list of endpoints, the recorder creates a subscriber.
-                With a `Subscriber`, the program must not receive from this subscriber meanwhile. With a `Node`, the
-                recorder subscribes on the bus of the node. `close` leaves a given subscriber or node open.
+            patterns: one pattern or several patterns of the subjects to record, as in `oz.compile`: "md.>", or
+                "rv:MD.>" in another dialect.
+            source: source of the messages. For one or several endpoints, the recorder creates a subscriber. With a
+                `Subscriber`, the program must not receive from the same subscriber until the recorder is closed. With a
+                `Node`, the recorder subscribes on the bus of the node. `close` leaves a given subscriber or node open.
             group: name of a queue group. Each message goes to one recorder in the group.
             ack: "received", or "handled" to acknowledge a message when it is in the journal. "handled" needs a `group`
                 and a source with links. If the recorder is killed, another recorder receives the unacknowledged
                 messages, and may record some messages a second time. The other recorder must join the group within the
                 `resume_seconds` of the publisher.
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
-            max_pending_bytes: maximum memory in bytes for messages that are not written yet. When it is used up, the
-                recorder stops receiving. While the disk is full, the recorder drops messages instead, and counts them.
+            max_pending_bytes: maximum memory in bytes for messages that are not written yet. At this limit, the
+                recorder stops receiving. If the disk is full, it drops and counts messages instead.
             writer: further arguments of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
             JournalError, JournalFull, ValueError: the same reasons as in `oz.journal.Writer`.
             PatternError, ValueError, zmq.ZMQError: the same reasons as in `oz.Subscriber` and `subscribe`.
             ConfigurationError: `ack="handled"` is given without a group, or with a node as the source.
-            TypeError: the source has another type, or `subscriber` is given although the source is no endpoint.
+            TypeError: the source has a wrong type, or `subscriber` is given with a `Subscriber` or a `Node`.
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
@@ -246,7 +248,7 @@ class Recorder(Service):
         if self.subscriber is not None:
             self.subscriber.wait_ready(timeout=timeout)
 
-    # receiving -------------------------------------------------------------------------------------------
+    # Receiving. ------------------------------------------------------------------------------------------
 
     def _turn(self, until: float) -> None:
         if not self._receive():
@@ -255,14 +257,14 @@ class Recorder(Service):
             poll_until(self._poller, until)
 
     def _receive(self) -> bool:
-        """Receive the messages that have arrived; return whether there were any."""
+        """Move the messages that have arrived into the buffer; return whether messages had arrived."""
         if self.subscriber is None:
             return False
         messages: Sequence[Message] = ()
         try:
-            # `receive_many` ends before a gap. Therefore all gaps that it reports come before its first message.
+            # `receive_many` stops before a gap. Therefore the reported gaps precede the first message.
             messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
-            # Without this, the next call of `receive_many` would acknowledge the messages of this call.
+            # Otherwise the next call of `receive_many` would acknowledge the messages of this call.
             self.subscriber._engine.in_hand.clear()
         except Timeout:
             pass
@@ -286,13 +288,12 @@ class Recorder(Service):
         self._buffer.put([*rows, message])
 
     def _receive_rest(self) -> None:
-        """Receive all messages that publishers have sent until now."""
         with suppress(ClosedError):
             if self.subscriber is None:
                 self._subscription.drain(timeout=DRAIN_TIMEOUT)
                 return
-            # Make space in the queue of the subscriber, because a subscriber with a full queue does not read its
-            # sockets. The number of calls is bounded, because a fast publisher never pauses.
+            # Empty the queue of the subscriber before `drain`, because a subscriber with a full queue does not read its
+            # sockets. The number of calls is limited, because a fast publisher may fill the queue without end.
             for _ in range(FULL_QUEUE):
                 if self._failure is not None or not self._receive():
                     break
@@ -311,10 +312,10 @@ class Recorder(Service):
             "lost": count if count is None else min(count, MAX_INT64),
         }
 
-    # writing ---------------------------------------------------------------------------------------------
+    # Writing. --------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Append the records of the buffer until it is closed and empty. The second thread runs this."""
+        """Append the records of the buffer until the buffer is closed and empty. The second thread runs this method."""
         try:
             not_before = 0.0
             while rows := self._buffer.take(not_before):
@@ -345,7 +346,7 @@ class Recorder(Service):
                 return
 
     def _append_parts(self, rows: list[Row], error: Exception) -> None:
-        """Append the records that can be stored, after the journal has refused a list of records."""
+        """Append the records that can be stored, after the journal has refused all of them together."""
         if len(rows) > 1:
             middle = len(rows) // 2
             self._append(rows[:middle])
@@ -359,11 +360,11 @@ class Recorder(Service):
         self._append([self._gap_record(1, message.origin)])
 
     def _report_marked(self, rows: list[Row], end: int) -> None:
-        """Report the messages of `oz trace` that are now in the journal.
+        """Report to `oz trace` that its messages are in the journal.
 
         Args:
             rows: records of one append.
-            end: offset after the last of them.
+            end: offset after the last record.
         """
         traces = None if self._node is None else self._node._node.traces
         if traces is not None and traces.is_asked:
@@ -397,7 +398,7 @@ class Recorder(Service):
             )
             self._buffer.set_full()
 
-    # closing ---------------------------------------------------------------------------------------------
+    # Closing. --------------------------------------------------------------------------------------------
 
     def _release(self, timeout: float | None) -> None:
         self._resources.close()
@@ -411,11 +412,12 @@ class Recorder(Service):
 
 
 class RecordBuffer:
-    """Messages and gap records between the receiving thread and the writing thread, in order."""
+    """Queue of messages and gap records between the receiving thread and the writing thread."""
 
     def __init__(self, max_bytes: int, gap_record: Callable[..., Row], stats: RecorderStats) -> None:
         self._max_bytes, self._gap_record, self._stats = max_bytes, gap_record, stats
-        # Ctrl-C may interrupt `with` on a condition after the lock is acquired. On this lock it cannot.
+        # Use `with` on the lock, not on the condition: Ctrl-C may interrupt `with` on a condition after it has acquired
+        # the lock, and then the lock is never released.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._rows: list[Row] = []
@@ -426,7 +428,7 @@ class RecordBuffer:
         """Number of messages in the buffer."""
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Add records. Wait while the buffer is full. If the disk is full too, drop the records instead."""
+        """Add records, and wait while the buffer is full. If the disk is full too, drop the records instead."""
         if not rows:
             return
         with self._lock:
@@ -458,17 +460,17 @@ class RecordBuffer:
         self._add([self._gap_record(count, origin) for origin, count in dropped.items()])
 
     def set_full(self) -> None:
-        """Record that the disk is full. Then a full buffer drops records."""
+        """Record that the disk is full. From now on, a full buffer drops records."""
         with self._lock:
             self._stats.is_full = True
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records; return records for one append. The buffer counts the records until `remove` is called.
+        """Wait for records, and return the records of one append. The caller passes them to `remove` after the append.
 
         Args:
-            not_before: time of the monotonic clock before which the call waits for further records. The call returns
-                earlier if `APPEND_BYTES` wait, or if the buffer is closed.
+            not_before: earliest time of the return, by the monotonic clock. Until then, the call waits for further
+                records. It returns earlier if `APPEND_BYTES` wait, or if the buffer is closed.
 
         Returns:
             The first records; an empty list if the buffer is closed and empty.
@@ -487,14 +489,14 @@ class RecordBuffer:
             return rows
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Stop counting records, because they are in the journal."""
+        """Remove records that are in the journal from the counts of the buffer."""
         with self._lock:
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Close the buffer. `put` and `take` do not wait any more."""
+        """Close the buffer. From now on, `put` and `take` do not wait."""
         with self._lock:
             self._flush_dropped()
             self._is_closed = True
@@ -509,7 +511,7 @@ def acknowledge(rows: Iterable[Row]) -> None:
 
 
 def payload_size(message: Message) -> int:
-    """Return the size of a payload in bytes; if the payload is decoded, the size of its frames."""
+    """Return the size of a payload in bytes. For a decoded payload, this is the size of the payload frames."""
     payload = message.payload
     return len(payload) if type(payload) is bytes else sum(map(len, message.frames[1:]))
 
@@ -541,7 +543,8 @@ def _end(subscription: Subscription) -> None:
 def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     """Return the text of one pattern that matches all subjects of several patterns.
 
-    If `patterns` has only one pattern, the result is the text of that pattern. Otherwise it is a common prefix.
+    For one pattern, the result is the dialect and the text of the pattern, if this text describes the pattern
+    completely. Otherwise it is the common prefix of the patterns.
     """
     pattern, *others = patterns
     if not others and not pattern._flags and not pattern._named_lists:
@@ -551,5 +554,5 @@ def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     prefixes = [prefix for item in patterns for prefix in item.prefixes]
     low, high = min(prefixes), max(prefixes)
     length = next((at for at, byte in enumerate(low) if high[at : at + 1] != bytes([byte])), len(low))
-    # The text is shorter than the common bytes if the prefixes differ within a character.
+    # If the prefixes differ within a character of UTF-8, the common part of this character is left out.
     return f"zmq:{low[:length].decode(errors='ignore')}"

@@ -1,13 +1,14 @@
-"""Detection of lost and repeated messages by their numbers, over several successive links."""
+"""Detection of lost and repeated messages by their numbers. It continues when a multicast process is restarted."""
 
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Maximum number of publishers whose numbers are kept. Beyond it, the publisher that was silent longest is removed."""
+"""Maximum number of publishers whose numbers are kept. At this limit, a new publisher replaces the publisher that has
+been silent for the longest time."""
 
 
 class _Account:
-    """Numbers of one publisher. Each number from `first` to `expected` - 1 was passed on or reported lost."""
+    """Numbers of one publisher. Each number from `first` to `expected` - 1 was received or reported lost."""
 
     __slots__ = ("expected", "first")
 
@@ -16,9 +17,9 @@ class _Account:
 
 
 class Relaying:
-    """Message numbers of all publishers. Each number is passed on or reported lost only once.
+    """Message numbers of all multicast publishers. Each number is received or reported lost only once.
 
-    A new link does not know the state of the previous link, but the numbers of a publisher continue.
+    A new receiver process does not have the state of the previous process, but the numbers of a publisher continue.
     """
 
     __slots__ = ("_accounts",)
@@ -35,7 +36,8 @@ class Relaying:
             count: number of messages.
 
         Returns:
-            Number of messages that were lost directly before, and number of repeats at the start of these messages.
+            Number of messages that were lost directly before the arrived messages, and number of repeats at the start
+            of the arrived messages.
         """
         account = self._find(origin, sequence)
         lost = max(0, sequence - account.expected)
@@ -44,15 +46,20 @@ class Relaying:
         return lost, seen
 
     def lose(self, origin: bytes, sequence: int, count: int) -> int:
-        """Record messages that a link reports as lost.
+        """Record a loss that the receiver process has reported.
+
+        Args:
+            origin: id of the publisher.
+            sequence: number of the first lost message.
+            count: number of lost messages.
 
         Returns:
-            The number of messages that are lost and were not reported before.
+            Number of messages that are lost and were not reported before.
         """
         account, end = self._find(origin, sequence), sequence + count
         ahead = max(0, end - max(account.expected, sequence))
         behind = max(0, min(end, account.first) - sequence)
-        # Messages between two known ranges of numbers are lost too, because links deliver in order.
+        # Messages between the expected number and `sequence` are lost too, because the process reports in order.
         ahead += max(0, sequence - account.expected)
         account.expected = max(account.expected, end)
         account.first = min(account.first, sequence)
@@ -64,6 +71,6 @@ class Relaying:
             account = _Account(sequence)
             if len(self._accounts) >= MAX_PUBLISHERS:
                 del self._accounts[next(iter(self._accounts))]
-        # A dict keeps the order of insertion: the oldest publisher is the first.
+        # A dict keeps the order of insertion. Therefore the publisher that has been silent longest is first.
         self._accounts[origin] = account
         return account

@@ -1,8 +1,8 @@
 """Replay: publishes the messages of a journal again, at the pace at which they were received.
 
-The seconds between two messages are the seconds between their records, divided by the speed. If the replay falls more
-than a second behind, or was paused, the schedule starts again with the next message. If the time of a record is earlier
-than the time of a previous record, its message is published at once.
+The time between two messages is the time between their records, divided by the speed. If the replay is more than a
+second late, or was paused, the schedule begins anew with the next message. If the time of a record is earlier than the
+time of a previous record, the message of the record is published at once.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
-"""A replay that is late by this number of seconds starts its schedule again."""
+"""If a replay is late by more than this number of seconds, its schedule begins anew."""
 MIN_WAIT = 0.0002
 """A message that is due within this number of seconds is published at once, because a wait would be less exact."""
 POLL_STEP = 0.001
 """Seconds by which a poll may end too late, because its timeout is in milliseconds."""
 RETRY_INTERVAL = 0.005
-"""Seconds between two attempts while a subscriber is full, because no event reports that it has space again."""
+"""Seconds between two attempts to publish while a subscriber is full. No event reports that a subscriber has space."""
 MESSAGES_WITHOUT_WAIT = 1000
 """Number of messages between two calls of `on_poll` if the replay never waits."""
 
@@ -51,9 +51,9 @@ class ReplayStats:
     Attributes:
         published: messages that were published.
         refused: messages that cannot be published. Their subject or size is not allowed, or they have several payload
-            frames. For each of these reasons, the first message is logged as a warning.
-        gaps: number of gap records in the range that was replayed.
-        lost: number of lost messages in these gap records. A gap of unknown size adds nothing.
+            frames. For each of these reasons, a warning in the log describes the first message.
+        gaps: number of gap records in the replayed range.
+        lost: number of lost messages in these gap records, without gaps of unknown size.
     """
 
     published: int = 0
@@ -117,7 +117,7 @@ class Replay:
         self._ring()
 
     def stop(self) -> None:
-        """End `run` before it publishes another message."""
+        """End `run` before the next message."""
         self.is_stopped = True
         self._ring()
 
@@ -148,7 +148,7 @@ class Replay:
                 self.offset = record.offset + 1
         self._publisher.flush()
 
-    # waiting ---------------------------------------------------------------------------------------------
+    # Waiting. --------------------------------------------------------------------------------------------
 
     def _wait_until_due(self, time_ns: int) -> bool:
         """Wait until a message is due; return False if the replay is stopped."""
@@ -181,7 +181,7 @@ class Replay:
             self._began = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait for some seconds. End the wait earlier for the next `on_poll`, or if the bell rings."""
+        """Wait for a number of seconds. The wait ends earlier if `on_poll` is due, or if the bell rings."""
         assert self._bell is not None
         self._poll()
         if self._on_poll is not None:
@@ -191,7 +191,7 @@ class Replay:
             return
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        # The poll ends early, because it may be late by `POLL_STEP`. `_wait_until_due` sleeps for the remaining time.
+        # A poll may end late by `POLL_STEP`. Therefore end it early. `_wait_until_due` waits for the remaining time.
         poll_until(poller, time.monotonic() + seconds - POLL_STEP)
         self._bell.clear()
 
@@ -200,10 +200,10 @@ class Replay:
             self._polls_at = now + POLL_INTERVAL
             self._on_poll()
 
-    # publishing ------------------------------------------------------------------------------------------
+    # Publishing. -----------------------------------------------------------------------------------------
 
     def _publish(self, record: Record) -> bool:
-        """Publish a message when subscribers have space; return False if the replay is stopped before that."""
+        """Publish a message when subscribers have space; return False if the replay was stopped first."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record),
             "id": record.id,
@@ -231,7 +231,7 @@ class Replay:
         return False
 
     def _refuse(self, record: Record, kind: str, reason: str) -> None:
-        """Count a message that cannot be published; log the first message of each kind."""
+        """Count a message that cannot be published. Log a warning for the first message of each kind."""
         self.stats.refused += 1
         if kind not in self._reported:
             self._reported.add(kind)
@@ -244,7 +244,7 @@ class Replay:
             )
 
     def _headers_of(self, record: Record) -> dict[str, Any]:
-        """Return the headers that can be published, together with the fields of the record as headers."""
+        """Return the headers of a record that can be published, and its other fields as further headers."""
         headers = {
             name: value
             for name, value in record.headers.items()
@@ -279,10 +279,10 @@ def replay(
     Args:
         journal: journal to read.
         publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock` because
-            a subscriber is full, the replay waits. With `on_full="drop"`, the publisher drops messages instead.
+            a subscriber is full, the replay waits and tries again. With `on_full="drop"`, the publisher drops messages.
         pattern: pattern of the subjects to publish, as in `Journal.read`; None for all messages.
         start: first offset or earliest time to publish.
-        end: offset or time before which the replay stops.
+        end: offset or time at which the replay ends. The record with this offset or time is not published.
         speed: factor for the pace: 1.0 is the pace at which messages were received, 10.0 is ten times as fast. None
             publishes as fast as possible.
 
@@ -290,8 +290,8 @@ def replay(
         The finished replay, with its `stats`. To pause or stop a replay, create a `Replay` and call its `run`.
 
     Raises:
-        TypeError: `journal` is no `Journal`.
-        JournalError, PatternError, ValueError: the same reasons as in `Journal.read`. Also ValueError if the speed is
+        TypeError: `journal` is not a `Journal`.
+        JournalError, PatternError, ValueError: the same reasons as in `Journal.read`. ValueError also if the speed is
             not greater than 0.
         ClosedError: the publisher is closed.
     """

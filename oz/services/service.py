@@ -1,4 +1,4 @@
-"""Base classes of services: the loop that a thread runs until `stop`, and the release of resources after it.
+"""Base classes of services. They have the loop that `run` executes until `stop`, and release resources in `close`.
 
 `oz.cli.serving` runs services as commands.
 """
@@ -26,13 +26,13 @@ from oz.transport.steps import Steps, run
 CLOSE_TIMEOUT = 5.0
 """Default maximum seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
-"""Seconds between two calls of an `on_poll` that does not return the time of the next call."""
+"""Maximum seconds between two calls of `on_poll`, if `on_poll` does not return the time of the next call."""
 _FAILURE_PAUSE = 0.1  # Seconds to wait after an exception in `NodeService._turn`.
 
 OnPoll = Callable[[], object]
 """Function that `run` calls in its thread, at least ten times a second.
 
-If the function returns a float, the next call comes at this time of the monotonic clock at the latest.
+If the function returns a float, the float is the latest time of the next call, by the monotonic clock.
 """
 
 _log = peer_logger("oz.services")
@@ -72,7 +72,7 @@ class Service:
 
         Args:
             on_poll: function that this thread calls at least every 0.1 seconds. If the function returns a float, the
-                next call comes at this time of the monotonic clock at the latest.
+                float is the latest time of the next call, by the monotonic clock.
         """
         self._idle.clear()
         try:
@@ -93,16 +93,16 @@ class Service:
                     again = wanted if type(wanted) is float else time.monotonic() + POLL_INTERVAL
 
     def stop(self) -> None:
-        """End `run`. Any thread or signal handler may call this."""
+        """End `run`. Any thread or signal handler may call this method."""
         self._is_stopping = True
         self._bell.ring()
 
     def close(self) -> None:
-        """End `run`, and close. A second call does nothing."""
+        """End `run`, and close the service. A second call has no effect."""
         self._close(CLOSE_TIMEOUT)
 
     def _close(self, timeout: float | None) -> None:
-        # When the interpreter shuts down, a thread in `run` is stopped, and `_idle` is never set.
+        # While the interpreter shuts down, a thread in `run` is frozen. Then `_idle` is never set.
         if self._is_closed or self._owner != os.getpid() or sys.is_finalizing():
             return
         self.stop()
@@ -115,7 +115,7 @@ class Service:
             self._bell.close()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`. The child of a fork leaves the service to its parent."""
+        """Close at the end of the program; see `close_all`. In the child of a fork, do nothing."""
         if self._owner != os.getpid():
             return
         end = time.monotonic() + timeout
@@ -132,7 +132,7 @@ class Service:
 
 
 class ServiceEngine(Attended, Protocol):
-    """Engine of a service that has one or several nodes."""
+    """Engine of a `NodeService`. It runs one or more nodes."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Wait for acknowledgements of peers; return the time at which the wait must end."""
@@ -165,7 +165,7 @@ class NodeService(Service):
             time.sleep(_FAILURE_PAUSE)
 
     def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End `run`, send the waiting messages, and leave the bus. A second call does nothing.
+        """End `run`, send the waiting messages, and leave the bus. A second call has no effect.
 
         Args:
             timeout: seconds to wait for acknowledgements; None waits as long as acknowledgements arrive.
@@ -174,8 +174,7 @@ class NodeService(Service):
         self._close(timeout)
 
     def _release(self, timeout: float | None) -> None:
-        # `stop` has rung the bell and `run` does not clear it any more. A readable bell would end each later wait at
-        # once.
+        # The bell is readable after `stop`, because `run` no longer clears it. It would end each later wait at once.
         self._attendance.more_descriptors = ()
         engine = self._service_engine
         engine.finish(run(engine.acknowledgements(timeout), self._attendance.turn))

@@ -1,8 +1,8 @@
 """Multicast process of a gateway. If the process ends, the gateway starts it again.
 
 The process writes its output to a temporary file. A PAIR socket, the *link*, connects the process and the gateway. The
-standard input of the process is a pipe that the gateway keeps open. If one side ends, the pipe is closed, so that the
-other side detects the end.
+standard input of the process is a pipe that the gateway keeps open. If the process or the gateway ends, the system
+closes one end of the pipe, and the other side detects it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from oz.transport.backoff import Backoff
 _log = peer_logger("oz.gateway")
 
 HANGS_AFTER = 10.0
-"""Seconds without a frame after which a process that was ready is killed."""
+"""A ready process that sends no frame for this number of seconds is killed."""
 
 CLOSE_TIMEOUT = 4.0
-"""Maximum seconds that a process may take to end before it is killed."""
+"""Maximum seconds that `close` waits for the end of a process before it kills the process."""
 
 _MODULE = "oz.services.multicast_process"
 _START_TIMEOUT = 20.0  # A process must send READY within this number of seconds after its start.
 _OUTPUT_BYTES = 500  # Errors and the log show this number of bytes from the end of the output.
-_EXIT_TIMEOUT = 0.1  # Seconds in which the process may exit after it has closed standard input.
+_EXIT_TIMEOUT = 0.1  # Maximum seconds between the end of standard input and the exit of the process.
 
 
 class WorkerError(OzError):
@@ -47,15 +47,15 @@ class WorkerError(OzError):
 
 
 class Worker:
-    """Multicast process, and the gateway's end of the link to it.
+    """Multicast process, and the gateway's end of the link to the process.
 
     Attributes:
         role: `"receiver"` or `"sender"`.
-        socket: socket of the link, a new one after each start; None without a process.
+        socket: socket of the link; None without a process. Each start of the process creates a new socket.
         is_ready: whether the process has opened its endpoints.
-        down_since: time at which the process ended, in monotonic seconds.
+        down_since: time in monotonic seconds since which no process is ready.
         backoff: object that decides when the process may start again.
-        heard_at: time of the last frame, in monotonic seconds.
+        heard_at: time in monotonic seconds of the last frame or of the start.
     """
 
     def __init__(self, role: str, task: Callable[[], dict[str, Any]], directory: Path) -> None:
@@ -90,7 +90,7 @@ class Worker:
         return max(0, self.backoff.starts - 1)
 
     def watch(self, now: float) -> Iterator[tuple[int, Any]]:
-        """Start the process if it is due, yield the kind and body of each frame, and handle the end of the process.
+        """Start the process if a start is due. Yield the kind and body of each frame. Handle the end of the process.
 
         Args:
             now: time of the monotonic clock in seconds.
@@ -105,7 +105,7 @@ class Worker:
         has_ended = self._has_ended(self._process)
         yield from self._heard(now)
         if has_ended:
-            # The end is handled after the last frames of the process.
+            # Handle the end only now, after the last frames of the process.
             self._handle_end(now)
         elif now >= self._hangs_at():
             _log.warning(
@@ -121,26 +121,26 @@ class Worker:
         return self.heard_at + (HANGS_AFTER if self.is_ready else _START_TIMEOUT)
 
     def next_deadline(self) -> float:
-        """Return the time in monotonic seconds at which `watch` must be called, even if no frame arrives."""
+        """Return the time in monotonic seconds at which `watch` must be called if no frame arrives before."""
         return self.backoff.next_start if self._process is None else self._hangs_at()
 
     def register(self, poller: zmq.Poller, *, wants_room: bool) -> None:
-        """Register the link and the pipe. The pipe becomes ready when the process has ended.
+        """Register the link and the pipe in a poller. The poller reports the pipe when the process has ended.
 
         Args:
             poller: poller of the gateway.
-            wants_room: whether the poller also waits until a frame can be sent.
+            wants_room: whether the poller also reports when a frame can be sent.
         """
         if self.socket is not None:
             poller.register(self.socket, zmq.POLLIN | (zmq.POLLOUT if wants_room else 0))
         if self._process is not None and self._process.stdin is not None:
-            # When the process ends, the reading side of the pipe is closed.
+            # POLLERR means that the process has ended and the reading end of the pipe is closed.
             poller.register(self._process.stdin.fileno(), zmq.POLLERR)
 
     @staticmethod
     def _has_ended(process: subprocess.Popen[bytes]) -> bool:
         if process.poll() is None and process.stdin is not None and is_reader_gone(process.stdin.fileno()):
-            # A process closes its descriptors shortly before its exit code is available.
+            # A process closes its descriptors shortly before its exit code is available. Wait for the exit code.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_EXIT_TIMEOUT)
         return process.returncode is not None
@@ -158,7 +158,7 @@ class Worker:
             yield kind, body
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame; return False if the process is not ready, or the queue of the link is full."""
+        """Send a frame; return False if the process is not ready, or if the queue of the link is full."""
         if self.socket is None or not self.is_ready:
             return False
         try:
@@ -224,7 +224,7 @@ class Worker:
             self._output = None
 
     def begin_close(self) -> None:
-        """Request the end of the process. If no frame can be sent, close its standard input."""
+        """Send CLOSE to the process. If no frame can be sent, close the standard input of the process instead."""
         if self._process is not None and not self.send(pack(CLOSE)) and self._process.stdin is not None:
             self._process.stdin.close()
 

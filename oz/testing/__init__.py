@@ -12,9 +12,9 @@
 
         assert bus.run(main()).payload == 42
 
-A bus uses *model sockets* on a virtual network: Python objects that behave like sockets of libzmq. It uses no real
-socket, thread or time. The module `network` has the bound endpoints and the faults. `connections` has the messages in
-transit. `sockets` has the model sockets. `context` has the model of a process.
+A bus uses *model sockets* on a virtual network: Python objects that behave like sockets of libzmq. The module `network`
+implements bound endpoints and faults. `connections` implements the messages in transit. `sockets` implements the model
+sockets. `context` implements the model of a process.
 """
 
 from oz.testing.bus import Bus
@@ -24,5 +24,5 @@ from oz.testing.loop import Deadlock, VirtualLoop
 from oz.testing.messages import RecordedMessage, message
 from oz.testing.nodes import Node as Node
 
-# Publisher, Subscriber and Node are names for annotations. A bus creates the objects.
+# Publisher, Subscriber and Node are imported for annotations. A bus creates their objects.
 __all__ = ["Bus", "Deadlock", "RecordedMessage", "VirtualLoop", "message"]

@@ -27,14 +27,14 @@ publishers and nodes never end."""
 
 
 class Bus:
-    """Bus in one process without sockets, threads or real time, for `with` or `async with`.
+    """Bus in one process without sockets, threads or real time. Use it with `with` or `async with`.
 
-    Publishers, subscribers and nodes have the methods of `oz.asyncio`. Members run on a loop with a virtual clock.
-    Therefore a test of hours takes milliseconds. Faults affect each member as if it ran in a separate process.
-    The seed determines all random names, delays and capacities: the same seed gives the same run.
+    The members are publishers, subscribers and nodes with the methods of `oz.asyncio`. They run on a loop with a
+    virtual clock. Therefore a test of hours takes milliseconds. Faults affect each member as if it ran in a separate
+    process. The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
-        network: virtual network of the members. It has more faults than the methods of the bus.
+        network: virtual network of the members. It has methods for further faults.
     """
 
     def __init__(self, seed: int = 0, *, longest: float = LONGEST) -> None:
@@ -42,8 +42,8 @@ class Bus:
 
         Args:
             seed: number that determines all random choices.
-            longest: maximum duration of one `run` in virtual seconds. A longer run raises an error that names the
-                waiting tasks.
+            longest: maximum duration of one `run` in virtual seconds. A longer run raises `Deadlock`, whose text names
+                the waiting tasks.
         """
         check_number("longest", longest)
         self._longest = longest
@@ -67,7 +67,7 @@ class Bus:
             The result of the coroutine.
 
         Raises:
-            Deadlock: the coroutine waits although no event is left, or runs longer than `longest` virtual seconds.
+            Deadlock: the coroutine waits although no event remains, or runs longer than `longest` virtual seconds.
             OwnershipError: a loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:
@@ -116,7 +116,8 @@ class Bus:
 
         Args:
             bind: endpoints to bind, as for `oz.asyncio.Publisher`. Without `bind` and `connect`, the publisher binds
-                to an unused address. All present and later subscribers without endpoints connect to this address.
+                an unused address. All subscribers of the bus that were created without endpoints connect to this
+                address, even later ones.
             connect: endpoints to connect to, as for `oz.asyncio.Publisher`.
             options: other arguments of `oz.asyncio.Publisher`.
 
@@ -146,7 +147,7 @@ class Bus:
 
         Args:
             connect: endpoints to connect to, as for `oz.asyncio.Subscriber`. Without `connect` and `bind`, the
-                subscriber connects to all present and later publishers without endpoints.
+                subscriber connects to all publishers of the bus that were created without endpoints, even later ones.
             bind: endpoints to bind, as for `oz.asyncio.Subscriber`.
             options: other arguments of `oz.asyncio.Subscriber`.
 
@@ -165,10 +166,10 @@ class Bus:
         return made
 
     def node(self, name: str | None = None, **options: Any) -> Node:
-        """Create a node. The node joins at once, and the bus introduces the other nodes to it.
+        """Create a node. The node joins the bus at once, and finds the other nodes of the bus.
 
         Args:
-            name: name of the node; by default a name with a number. The name of a killed node may be used again.
+            name: name of the node. Default: "node-" and a number. A new node may have the name of a killed node.
             options: arguments of `oz.asyncio.Node`.
 
         Raises:
@@ -182,9 +183,9 @@ class Bus:
         return made
 
     def blocking(self, member: Member) -> Any:
-        """Return a member with the blocking methods of `oz`, for code outside of loops.
+        """Return an object with the blocking methods of `oz` for a member. Use it in code outside of event loops.
 
-        A method that waits runs the loop of the bus. Handlers run in this loop and use the member itself.
+        A blocking method runs the loop of the bus. Handlers run in this loop, and must use the member itself.
 
         Args:
             member: publisher, subscriber or node of this bus.
@@ -222,13 +223,13 @@ class Bus:
         self.network.stall(self._host(member), self._host(other))
 
     def heal(self) -> None:
-        """End all cuts and stalls. Connections are made again, and stalled messages arrive."""
+        """End all cuts and stalls. Members connect again, and stalled messages arrive."""
         self.network.heal()
 
     def kill(self, member: Member | str) -> None:
         """End a member as `kill -9` ends a process. Unsent messages are lost.
 
-        Later calls of its methods raise `oz.ClosedError`. To simulate a restart, create another member.
+        Later calls of methods of the member raise `oz.ClosedError`. To simulate a restart, create a new member.
 
         Args:
             member: member, or name of a node.
@@ -252,7 +253,7 @@ class Bus:
     def _names(self) -> str:
         return ", ".join(sorted({member.place.host for member in self._members})) or "none"
 
-    # the end ---------------------------------------------------------------------------------------------
+    # closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close all members, and the loop of the bus."""
@@ -264,7 +265,10 @@ class Bus:
         self._end()
 
     async def _close_under_tasks(self) -> None:
-        """Close all members, even if tasks still wait for a member. The errors of these tasks are not logged."""
+        """Close all members, even if tasks still wait for a member.
+
+        The tasks then end with `ClosedError` or `StopAsyncIteration`. Only other errors of these tasks are logged.
+        """
         loop = asyncio.get_running_loop()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         await self._close_members()
@@ -280,7 +284,7 @@ class Bus:
             await member.close()
 
     def _end(self) -> None:
-        """Kill the members that are not closed, because the virtual time does not pass any more."""
+        """Kill the members that are still open. Virtual time has stopped, and they cannot close normally."""
         self._is_closed = True
         for member in self._members:
             if not member.closed:
@@ -308,7 +312,6 @@ async def _adopt(members: list[Publisher | Node]) -> None:
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Raise an error for arguments of a member that a test bus does not support."""
     if options.get("context") is not None:
         raise ValueError("a bus of oz.testing has no context=: leave it out")
     if (security := options.get("security")) is not None:

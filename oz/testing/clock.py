@@ -1,4 +1,4 @@
-"""Virtual clock: its time stops while code runs, and jumps to the next event."""
+"""Virtual clock. Its time stops while code runs. When the loop would wait, the clock jumps to the next event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 
 
 class VirtualClock:
-    """Virtual time, and events at later times. Events with the same time run in the order of their creation.
+    """Virtual time, and a queue of events. Events with the same time run in the order of their creation.
 
     Attributes:
         now: seconds since the clock was created.
@@ -27,7 +27,7 @@ class VirtualClock:
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def advance(self, ends: float = inf) -> bool:
-        """Run the next event unless its time is later than `ends`; return whether an event was run."""
+        """Set the clock to the next event and run the event. Return False if no event is due at `ends` or earlier."""
         if not self._events or self._events[0][0] > ends:
             return False
         when, _, action = heappop(self._events)
@@ -36,7 +36,7 @@ class VirtualClock:
         return True
 
     def run_until(self, when: float) -> None:
-        """Run all events until a time, and set the clock to this time."""
+        """Run all events that are due at a time or earlier, and set the clock to this time."""
         while self.advance(when):
             pass
         self.now = max(self.now, when)

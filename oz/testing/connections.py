@@ -1,9 +1,9 @@
 """Connections between sockets of a test bus.
 
 A connection has two ends, one for each socket. An end keeps the messages that its socket has sent, until they arrive at
-the other socket. One socket dials (calls `connect`) and the other listens. The dialling socket's end exists from
-`connect` to `disconnect`: its unsent messages outlive a lost connection, as in libzmq without the option IMMEDIATE. The
-listening socket's end exists as long as one connection.
+the other socket. One socket dials (calls `connect`) and the other socket listens. The end of the dialling socket exists
+from `connect` to `disconnect`. When the connection is lost, this end keeps its unsent messages, as in libzmq without
+the option IMMEDIATE. The end of the listening socket exists only during one connection.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ class End:
         socket: socket that this end belongs to.
         network: network of the socket.
         target: transport and address to which the socket connects; None for a listening socket.
-        endpoint: endpoint to which the socket connects, or that the listening socket has bound.
+        endpoint: endpoint to which the dialling socket connects, or that the listening socket has bound.
         name: routing id of the peer, if the socket is a ROUTER.
-        peer: other end of the connection; None without a connection, and if only the peer has lost the connection.
+        peer: other end of the connection; None without a connection, or if only the peer has noticed a loss of the
+            connection.
         hosts: names of the hosts of both sockets.
-        is_local: whether the transport is inproc. Messages over inproc arrive without a change of the virtual time.
-        inbox: messages that have arrived here and that the socket has not received yet.
-        outgoing: messages that have not arrived at the peer. The first messages of this queue are in transit.
-        has_ended: whether the end cannot be used any more.
+        is_local: whether the transport is inproc. A message over inproc arrives at the same virtual time.
+        inbox: messages that have arrived at this end and wait for the socket.
+        outgoing: messages that have not arrived at the peer. The messages at the start of this queue are in transit.
+        has_ended: whether the end was closed or is lost for ever.
     """
 
     __slots__ = (
@@ -75,7 +76,7 @@ class End:
         self.outgoing: deque[Message] = deque()
         self._arrivals: deque[float] = deque()
         self._capacity = 0
-        # libzmq copies the options of the socket in `connect`: each end keeps its own ROUTING_ID.
+        # As libzmq does in `connect`, copy the ROUTING_ID that the socket has now.
         self._identity = b"" if target is None else socket.identity
         self._interval = socket.number(zmq.RECONNECT_IVL) / 1000
         self._last_arrival, self._sent_at = 0.0, -1.0
@@ -84,7 +85,7 @@ class End:
     # connecting ------------------------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Try to connect to the target. A failed attempt is repeated later, until the connection succeeds."""
+        """Try to connect to the target. If the attempt fails, try again later."""
         if (found := self._find()) is not None:
             self.socket.report(CONNECTED, self.endpoint)
             if self.is_local:
@@ -149,7 +150,7 @@ class End:
         return False
 
     def write(self, message: Message) -> None:
-        """Send a message. The caller has called `has_room` before."""
+        """Send a message. The caller must have called `has_room` first."""
         peer = self.peer
         if self.is_local and peer is not None:
             peer.socket.arrived(peer, message)
@@ -159,9 +160,9 @@ class End:
             self.pump()
 
     def pump(self) -> None:
-        """Put messages into transit until the connection is full.
+        """Put messages into transit until the capacity of the connection is used up.
 
-        Messages that are sent at the same time arrive at the same time, because libzmq writes them in one call.
+        Messages that are sent at the same time arrive together, because libzmq writes such messages in one system call.
         """
         arrivals, network = self._arrivals, self.network
         free = min(len(self.outgoing), self._capacity) - len(arrivals)
@@ -181,7 +182,7 @@ class End:
             self.end()
 
     def deliver(self) -> None:
-        """Move messages whose time of arrival has come to the inbox of the peer, while this inbox has space."""
+        """Move messages to the inbox of the peer if their time of arrival has passed and the inbox has space."""
         peer, network, arrivals, outgoing = self.peer, self.network, self._arrivals, self.outgoing
         if peer is None or network.is_stalled(self.hosts):
             return
@@ -199,7 +200,7 @@ class End:
         """Return the first message of the inbox."""
         inbox = self.inbox
         message = inbox.popleft()
-        # The sender gets free space when half of the queue is read, as in libzmq.
+        # As in libzmq, the sender may send further messages when half of a full queue has been read.
         if self.peer is not None and 2 * len(inbox) == self.socket.receive_mark & ~1:
             self.network.call_soon(self.peer.deliver)
         return message
@@ -207,7 +208,7 @@ class End:
     # ending ----------------------------------------------------------------------------------------------
 
     def close(self, linger: int) -> None:
-        """End when all messages have arrived, or after `linger` milliseconds; -1 waits for ever."""
+        """End when all messages have arrived, or after `linger` milliseconds. With -1, wait for ever."""
         if self.has_ended:
             return
         if not linger:
@@ -238,7 +239,7 @@ class End:
         self.break_off()
 
     def break_off(self) -> None:
-        """Lose the connection and the messages in transit. The socket is notified a moment later."""
+        """Lose the connection and the messages in transit. The socket is notified after a short delay."""
         self.peer = None
         for _ in self._arrivals:
             self.outgoing.popleft()
@@ -247,10 +248,7 @@ class End:
         self.network.call_soon(self._lost)
 
     def open_half(self) -> None:
-        """Forget the peer without a report to the socket, because only the peer has noticed the loss of the connection.
-
-        The socket notices after `heal`.
-        """
+        """Forget the peer, but do not report the loss of the connection to the socket. `heal` reports it."""
         self.peer = None
         self._forget()
         self.network.half_open_ends[self] = None

@@ -1,4 +1,4 @@
-"""Process on the virtual network: the context of its sockets."""
+"""Context of model sockets. It represents one process on the virtual network."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oz.testing.sockets import TYPES, Socket
 from oz.transport.runtime import Runtime
 
 CALL_SECONDS = 20e-6
-"""Seconds by which each call advances `busy_clock`. Without it, code would take no time, and an awaited `publish` would
+"""Seconds by which each call of `busy_clock` advances this clock. If it did not advance, an awaited `publish` would
 never yield to the event loop."""
 
 EPOCH_NS = 1_767_225_600_000_000_000
-"""Date and time at which virtual clocks begin, in nanoseconds since 1970: the start of 2026 in UTC."""
+"""Wall-clock time at which virtual clocks begin, in nanoseconds since 1970: the start of 2026 in UTC."""
 
 
 class Context:
@@ -25,13 +25,13 @@ class Context:
 
     Attributes:
         network: virtual network of the sockets.
-        host: name of the host, by which faults find the process.
+        host: name of the host. Faults select processes by this name.
         closed: whether the process was killed.
-        ahead: seconds by which the clocks of the process are ahead of the clock of the network. An increase makes the
-            clocks jump, as after a suspend of the host.
+        ahead: seconds by which the clocks of the process are ahead of the clock of the network. A test increases this
+            number to simulate a host that was suspended.
         runtime: functions that the engines call.
-        monitored: monitored sockets by the address of the monitor. An entry is removed when a PAIR socket connects to
-            its address.
+        monitored: dict from the address of a monitor to the monitored socket. When a PAIR socket connects to an
+            address, the entry of the address is removed.
     """
 
     def __init__(self, network: Network, host: str = "host") -> None:
@@ -60,7 +60,7 @@ class Context:
 
         Args:
             socket_type: ZeroMQ type, such as `zmq.SUB`.
-            socket_class: ignored argument. Engines pass a class of pyzmq.
+            socket_class: ignored. Engines pass a class of pyzmq.
 
         Raises:
             zmq.ContextTerminated: the process was killed.

@@ -1,4 +1,4 @@
-"""Descriptors of model sockets, which a `VirtualLoop` watches as it watches real descriptors."""
+"""Virtual descriptors of model sockets. A `VirtualLoop` watches them like real descriptors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from weakref import WeakValueDictionary
 from oz.transport.polling import Poll
 
 FIRST = 1 << 30
-"""Number of the first descriptor. Numbers of real descriptors are lower: Linux allows 2²⁰ by default."""
+"""Number of the first virtual descriptor. Real descriptors have lower numbers: Linux allows 2²⁰ by default."""
 
 
 class Descriptor:
-    """Number that represents a model socket, or all sockets of a subscriber.
+    """Virtual descriptor of a model socket, or of a set with the descriptors of all sockets of a subscriber.
 
     Attributes:
-        number: number that no other descriptor of this process has.
-        is_readable: function that returns whether a read would return something.
-        parents: descriptors of sets that contain this descriptor. A set is readable while this descriptor is readable.
+        number: number of the descriptor. No other descriptor of this process has the same number.
+        is_readable: function that returns whether the descriptor is readable.
+        parents: descriptors of sets that contain this descriptor. They are readable while this descriptor is readable.
     """
 
     def __init__(self, is_readable: Callable[[], bool]) -> None:
@@ -38,7 +38,7 @@ class Descriptor:
             self.signal()
 
     def unwatch(self) -> bool:
-        """Remove the function; return whether a loop watched the descriptor."""
+        """Stop calling the function of `watch`; return whether a loop watched the descriptor."""
         found, self._loop, self._callback = self._callback, None, None
         return found is not None
 
@@ -55,7 +55,7 @@ class Descriptor:
         self._is_scheduled = False
         if self._callback is not None and self.is_readable():
             self._callback()
-            # As with a real descriptor, the loop calls again until everything is read.
+            # As with a real descriptor, the loop calls the function again while the descriptor is readable.
             if self._callback is not None and self.is_readable():
                 self.signal()
 
@@ -65,7 +65,7 @@ _all: WeakValueDictionary[int, Descriptor] = WeakValueDictionary()
 
 
 def find(number: int) -> Descriptor | None:
-    """Return the virtual descriptor with a number; None if the descriptor is real, or its socket exists no more."""
+    """Return the virtual descriptor with a number; None for a real descriptor, or if the virtual descriptor is gone."""
     return _all.get(number)
 
 
@@ -73,7 +73,7 @@ class VirtualPoll(Poll):
     """Set of the descriptors of a subscriber's model sockets. Only an event loop can wait for this set."""
 
     def __init__(self) -> None:
-        """Create an empty set, and the descriptor that represents all descriptors in the set."""
+        """Create an empty set, and a descriptor that represents the whole set."""
         self._is_rung = False
         self._members: dict[int, Descriptor] = {}
         self._descriptor = Descriptor(self._is_readable)
@@ -102,7 +102,7 @@ class VirtualPoll(Poll):
         return self._descriptor.number
 
     def wait(self, seconds: float | None, *, is_full: bool) -> None:
-        """Raise NotImplementedError, because virtual time passes only in a loop."""
+        """Raise NotImplementedError, because virtual time passes only in an event loop."""
         raise NotImplementedError(
             "a subscriber of oz.testing waits in a loop only: use it in bus.run(), or bus.blocking()"
         )
@@ -113,10 +113,10 @@ class VirtualPoll(Poll):
         self._descriptor.signal()
 
     def silence(self) -> None:
-        """Forget earlier calls of `ring`."""
+        """End the effect of earlier calls of `ring`."""
         self._is_rung = False
 
     def close(self) -> None:
-        """Remove all descriptors. No loop watches the set any more."""
+        """Remove all descriptors from the set. The loop stops watching the set."""
         self.remove([*self._members])
         self._descriptor.unwatch()

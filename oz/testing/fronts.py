@@ -1,4 +1,4 @@
-"""Publishers and subscribers of a bus, and wrappers with blocking methods for its members."""
+"""Publishers and subscribers of a test bus, and the wrapper that gives blocking methods to a member."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Publisher(oz.publisher.aio.Publisher):
     """Publisher of `oz.testing.Bus`: `oz.asyncio.Publisher` on a virtual network.
 
     Attributes:
-        place: process that the object runs in.
+        place: process of the publisher on the virtual network.
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
-        # The bus closes the publisher. Therefore the end of the program must not close it too.
+        # The bus closes the publisher. Therefore the publisher must not be closed at the end of the program.
         self._life.forget()
 
     @property
@@ -37,7 +37,7 @@ class Publisher(oz.publisher.aio.Publisher):
             self._start()
 
     def die(self) -> None:
-        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
+        """Close without BYE (the last message to peers) after `kill` has killed the process of the publisher."""
         self._life.abort()
 
 
@@ -45,7 +45,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
     """Subscriber of `oz.testing.Bus`: `oz.asyncio.Subscriber` on a virtual network.
 
     Attributes:
-        place: process that the object runs in.
+        place: process of the subscriber on the virtual network.
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
@@ -54,7 +54,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
         super().__init__(context=context, **options)
 
     def die(self) -> None:
-        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
+        """Close without BYE (the last message to peers) after `kill` has killed the process of the subscriber."""
         self.close()
 
 
@@ -63,10 +63,10 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Blocking:
-    """Member or subscription with blocking methods; see `Bus.blocking`.
+    """Wrapper of a member or a subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the loop of the bus until the call is done. Handlers run in this loop and must not block: a blocking
-    call in a handler raises `OwnershipError`.
+    A call of a method runs the loop of the bus until the method has returned. Handlers run in this loop and must not
+    block: a blocking call in a handler raises `OwnershipError`.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
@@ -74,7 +74,7 @@ class Blocking:
         self._awaited = awaited
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the object of the bus. A coroutine method becomes a method that blocks."""
+        """Return an attribute of the wrapped object. A coroutine method becomes a method that blocks."""
         found = getattr(self._awaited, name)
         return self._call(found) if callable(found) else found
 
@@ -82,7 +82,7 @@ class Blocking:
         return repr(self._awaited)
 
     def __enter__(self) -> Self:
-        """Return the object. A node joins its bus."""
+        """Return the wrapper, after `__aenter__` of the wrapped object has run."""
         self._run(_called(self._awaited.__aenter__, (), {}))
         return self
 

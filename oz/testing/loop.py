@@ -1,4 +1,4 @@
-"""Event loop on a virtual clock: where another loop would wait, the clock jumps to the next event."""
+"""Event loop on a virtual clock. When an ordinary loop would wait, this loop sets its clock to the next event."""
 
 from __future__ import annotations
 
@@ -19,42 +19,43 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _PATIENCE = 5.0
-"""Maximum real seconds that the loop waits for a thread or a real socket if no virtual event remains. Then it raises
-`Deadlock`."""
+"""If no virtual event remains, the loop waits for this number of real seconds for a thread or a real socket. Then it
+raises `Deadlock`."""
 
 LONGEST_RUN = 86_400.0
 """Default for the maximum duration of one run, in virtual seconds."""
 
 _MAX_WAITS = 10_000
-"""A run with at most this number of waits may be longer than the maximum, because a sleep of years is one wait."""
+"""A run may exceed its maximum duration if it has at most this number of waits. For example, one sleep of years is one
+wait."""
 
 _BUSY_TURNS, _BUSY_SECONDS = 100, 0.001
-"""After `_BUSY_TURNS` turns of the loop at the same virtual time, the clock advances by `_BUSY_SECONDS`. Otherwise a
-task that never waits would stop the clock."""
+"""After `_BUSY_TURNS` turns of the loop at the same virtual time, the clock advances by `_BUSY_SECONDS`. Otherwise the
+clock would stand still while a task never waits."""
 
 _SELDOM = 64
-"""Number of turns of the loop between two polls of its wake-up descriptor, which reports signals. The polls are rare,
-because a poll is a system call. The loop runs callbacks of threads without a poll."""
+"""Number of turns of the loop between two polls of its wake-up descriptor, which reports signals. Each poll is a system
+call, and therefore polls are rare. The loop runs callbacks of threads without a poll."""
 
 _SHOWN = 5
 """Maximum number of tasks that an error names."""
 
 _IDLE = ("asyncio_", "ThreadPoolExecutor-")
-"""Beginnings of the names of threads that belong to executors."""
+"""Prefixes of the names of threads that belong to executors."""
 
 
 class Deadlock(OzError):
-    """Error of a virtual loop: tasks wait although no event remains, or a run takes too long."""
+    """Tasks of a virtual loop wait although no event remains, or a run takes too long."""
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Selector that lets virtual time pass. It polls real descriptors too, but usually does not wait for them.
+    """Selector that advances the virtual clock. It also polls real descriptors, but usually does not wait for them.
 
     Attributes:
         clock: virtual clock.
         is_woken: whether the loop has a callback to run.
-        work: number of function calls that run in threads for the loop. The clock stops while this number is not 0.
-        explain: function that returns a description of the waiting tasks.
+        work: number of calls that run in executor threads of the loop. The clock stops while this number is not 0.
+        explain: function that returns a text about the waiting tasks.
         longest: maximum duration of one run in virtual seconds.
     """
 
@@ -96,7 +97,7 @@ class VirtualSelector(selectors.DefaultSelector):
         if found or self._let_happen(clock.now):
             return found
         if self.work and ends > clock.now:
-            # Wait for the thread. `timeout` is the virtual time until the next timer, and limits the real time too.
+            # Wait for the thread in real time, at most as long as the virtual time until the next timer.
             found = super().select(timeout)
             if found:
                 return found
@@ -108,7 +109,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return found
 
     def _pass_busy_time(self, timeout: float | None) -> None:
-        """Advance the clock after many turns of the loop at the same virtual time."""
+        """Count the turns of the loop at the same virtual time; advance the clock after `_BUSY_TURNS` turns."""
         clock = self.clock
         if timeout != 0 or clock.now != self._busy_since:
             self._busy_since, self._busy_turns = clock.now, 0
@@ -118,16 +119,16 @@ class VirtualSelector(selectors.DefaultSelector):
             clock.run_until(clock.now + _BUSY_SECONDS)
 
     def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Poll real descriptors. If the loop has only its wake-up descriptor, poll this descriptor only sometimes."""
+        """Poll real descriptors. If the only descriptor is the wake-up descriptor, poll once in `_SELDOM` turns."""
         if len(self.get_map()) < 2 and not self.work and self._waits % _SELDOM:
             return []
         return super().select(0)
 
     def _let_happen(self, ends: float) -> bool:
-        """Run events until one wakes the loop, or until a time; return whether the loop was woken.
+        """Run events until an event wakes the loop, or until a time; return whether the loop was woken.
 
-        All events with the same time run before the loop. Therefore an engine reads messages that arrive together in
-        one turn.
+        All events with the same time run before the next turn of the loop. Therefore an engine reads all messages with
+        the same time of arrival in one turn.
         """
         clock = self.clock
         while clock.advance(clock.now if self.is_woken else ends):
@@ -135,7 +136,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return self.is_woken
 
     def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:
-        # The loop itself has one descriptor, with which threads wake it.
+        # One descriptor belongs to the loop itself. Threads use it to wake the loop.
         has_others = len(self.get_map()) > 1 or any(
             thread is not threading.current_thread() and not thread.name.startswith(_IDLE)
             for thread in threading.enumerate()
@@ -152,26 +153,27 @@ class VirtualSelector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop on a virtual clock, for `asyncio.Runner(loop_factory=oz.testing.VirtualLoop)`.
 
-    `asyncio.sleep(3600)` returns at once, and afterwards `time()` is an hour later. Timeouts pass in the same way.
+    `asyncio.sleep(3600)` returns at once, and after it `time()` is an hour later. Timeouts pass in the same way.
 
     While a thread runs a function for `asyncio.to_thread` or `run_in_executor`, the clock stops. If the thread takes
-    more real seconds than there are virtual seconds until the next timer, the clock continues. The clock does not stop
-    for other threads, processes or real sockets.
+    more real seconds than the virtual seconds until the next timer, the clock continues. The clock does not stop for
+    other threads, for processes or for real sockets.
 
     Attributes:
         clock: virtual clock.
     """
 
     _closed = True
-    """Value for a loop whose constructor has raised an error: asyncio reads it when the loop is garbage-collected."""
+    """Value for a loop whose constructor has raised an error. asyncio reads it when it deletes the loop."""
 
     def __init__(self, clock: VirtualClock | None = None, *, longest: float = LONGEST_RUN) -> None:
         """Create a loop.
 
         Args:
-            clock: virtual clock; by default a new clock, which begins at 0.
-            longest: maximum duration of one run in virtual seconds. A longer run raises an error that names the
-                waiting tasks, because timers of publishers and nodes never end. A run that only sleeps may be longer.
+            clock: virtual clock. Default: a new clock, which begins at 0.
+            longest: maximum duration of one run in virtual seconds. A longer run raises `Deadlock`, whose text names
+                the waiting tasks. Without a maximum, a run could last for ever, because timers of publishers and nodes
+                never end. A run that only sleeps may be longer.
         """
         check_number("longest", longest)
         self.clock = clock = VirtualClock() if clock is None else clock
@@ -196,7 +198,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
     def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call a function whenever a real descriptor or the descriptor of a model socket is readable."""
+        """Call a function whenever a descriptor is readable. The descriptor is real, or belongs to a model socket."""
         found = descriptors.find(fd) if isinstance(fd, int) else None
         if found is None:
             super().add_reader(fd, callback, *args)
@@ -211,14 +213,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().remove_reader(fd)
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call a function in a thread. The clock stops during this time."""
+        """Call a function in a thread. The clock stops while the thread runs the function."""
         future = super().run_in_executor(executor, func, *args)
         self._waiting.work += 1
         future.add_done_callback(self._has_worked)
         return future
 
     async def shutdown_default_executor(self, *args: Any) -> None:
-        """Wait in real time for the end of the executor."""
+        """Wait until the threads of the executor have ended. This wait takes real time."""
         self._waiting.work += 1
         try:
             await super().shutdown_default_executor(*args)

@@ -1,4 +1,4 @@
-"""Messages for tests of a handler. A message records the replies of the handler."""
+"""Messages for tests of handlers. A message keeps the replies that the handler sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORIGIN = bytes(16)
 
 
 class _Done:
-    """Result of `reply`. Handlers of `oz.asyncio.Node` await it."""
+    """Awaitable that `reply` returns. Handlers of `oz.asyncio.Node` may await it."""
 
     __slots__ = ()
 
@@ -48,15 +48,15 @@ class RecordedMessage(_Fields, Message):
         subject: subject as text. `surrogateescape` represents bytes that are not UTF-8.
         payload: payload as bytes, or a decoded value.
         headers: headers of the message; empty without headers.
-        reply_to: subject on which the reply is published; None if the message is no request.
-        id: id of the message: bytes, or a series and a number; None without an id.
+        reply_to: subject on which the reply is published; None if the message is not a request.
+        id: id of the message: bytes, or a pair of a series and a number; None without an id.
         origin: id of the publisher, 16 bytes.
         sequence: number of the message in the session.
         position: number of the message among all messages that the publisher has sent; None if it is unknown.
         gap: number of messages that were lost directly before this message.
         time_ns: time of arrival, in nanoseconds since 1970.
         redelivered: whether another member of the queue group may have handled the message before.
-        replies: messages that the handler has sent by `reply`, in order.
+        replies: messages that the handler has sent with `reply`, in order.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class RecordedMessage(_Fields, Message):
 
     @property
     def frames(self) -> list[bytes]:
-        """List of two elements: the subject as bytes, and the payload, which may be a decoded value."""
+        """List of the subject as bytes and the payload. The payload may be a decoded value."""
         return [self.subject_bytes, self.payload]
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
@@ -107,14 +107,14 @@ def message(
 ) -> RecordedMessage:
     """Create a message for a test of a handler, without a socket.
 
-    Replies of the handler are in the attribute `replies`. A handler may await `reply`.
+    The attribute `replies` contains the replies of the handler. A handler may await `reply`.
 
     Args:
         subject: subject of the message.
         payload: payload as bytes, or a value that a codec would have decoded.
         headers: headers of the message. Each name is text; each value is text, bytes, a number, a boolean or None.
-        reply_to: subject on which a reply is published; None for a message that is no request.
-        id: id of the message: bytes, or a series and a number in this series; None without an id.
+        reply_to: subject on which a reply is published; None for a message that is not a request.
+        id: id of the message: bytes, or a pair of a series and a number in this series; None without an id.
         origin: id of the publisher, 16 bytes.
         sequence: number of the message in the session; 0 or more.
         position: number of the message among all messages that the publisher has sent; None if it is unknown.

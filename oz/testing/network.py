@@ -1,7 +1,7 @@
 """Virtual network of a test bus: bound endpoints, connections and faults.
 
-The network does not wait. The loop of the bus advances its clock. The seed determines the random properties of a real
-network, such as the delay of a message and the number of messages in transit.
+Methods of the network never wait. The loop of the bus advances the clock of the network. The seed determines all random
+properties, such as the delay of each message and the capacity of each connection.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Network:
         random: source of all random choices.
         latency: minimum time between the sending and the arrival of a message, in seconds.
         jitter: maximum additional time until the arrival of a message, in seconds.
-        grid: interval in seconds. Messages arrive only at multiples of this interval, so that one turn of an engine
+        grid: interval in seconds. Messages arrive only at multiples of this interval. Therefore one turn of an engine
             reads several messages. With 0, messages arrive at any time.
-        connections: connections as a dict from the dialling end to the listening end.
-        half_open_ends: ends that have not noticed that their peer has lost the connection.
-        mute_ends: ends from which no message arrives; see `mute`.
+        connections: dict from the dialling end to the listening end of each connection.
+        half_open_ends: ends whose peer has noticed the loss of the connection, while they have not.
+        mute_ends: ends whose sent messages are lost; see `mute`.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -87,7 +87,7 @@ class Network:
         clock.call_at(clock.now + self._draw() * self.jitter, action)
 
     def arrival(self, hosts: frozenset[str], last: float) -> float:
-        """Return the time at which a message that is sent now arrives. The result is not earlier than `last`."""
+        """Return the time of arrival for a message that is sent now. It is `last`, or later."""
         arrives = self.clock.now + self.latency + self._draw() * self.jitter
         if self.grid:
             arrives = ceil(arrives / self.grid) * self.grid
@@ -103,7 +103,7 @@ class Network:
         return next(self._numbers)
 
     def listen(self, transport: str, address: str, socket: Socket) -> bool:
-        """Bind a socket to an address if the address is free; return whether the socket is bound."""
+        """Bind a socket to an address. Return False if the address is in use."""
         if any(_overlap(transport, address, port) for port in self._ports):
             return False
         self._ports[transport, address] = Port(socket, socket.host, f"{transport}://{address}")
@@ -114,18 +114,18 @@ class Network:
         self._ports.pop((transport, address), None)
 
     def find(self, target: tuple[str, str], host: str) -> Port | None:
-        """Return the port that is bound to an address; None if no port is bound, or if the host cannot reach it."""
+        """Return the port that is bound to an address; None without such a port, or if a cut separates the hosts."""
         found = self._ports.get(target)
         if found is None and target[0] == "tcp":
             found = self._ports.get(("tcp", f"0.0.0.0:{target[1].rpartition(':')[2]}"))
         return None if found is None or frozenset((host, found.host)) in self._cut else found
 
     def is_refused(self, target: tuple[str, str]) -> bool:
-        """Return whether nothing is bound to an address. A cut connection is not refused, but times out."""
+        """Return whether no socket is bound to an address. A connection that is cut times out instead."""
         return self.find(target, "") is None
 
     def bound(self, transport: str, prefix: str) -> list[str]:
-        """Return the bound addresses with a prefix. Some of them may be unreachable."""
+        """Return the bound addresses that begin with a prefix, including addresses that cannot be reached."""
         return [address for own, address in self._ports if own == transport and address.startswith(prefix)]
 
     @property
@@ -134,7 +134,7 @@ class Network:
         return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
-        """Register a function that `kill` calls for a host. The function ends one context of this host."""
+        """Register a function that ends one context of a host. `kill` calls all functions of the host."""
         self._processes.setdefault(host, []).append(die)
 
     # faults ----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Network:
         self.reset(host, other)
 
     def half_open(self, host: str, other: str) -> None:
-        """Break all connections between two hosts, but only `host` notices. The host `other` notices after `heal`."""
+        """Break all connections between two hosts. Only `host` notices at once. `other` notices after `heal`."""
         for ends in self._between(host, other):
             for end in ends:
                 if end.socket.host == host:
@@ -160,7 +160,7 @@ class Network:
                     end.open_half()
 
     def mute(self, host: str, other: str) -> None:
-        """Lose all messages from `host` to `other` on their present connections. New connections work as usual.
+        """Lose all messages from `host` to `other` on existing connections. New connections work as usual.
 
         Neither host notices the loss. If `host` ends a muted connection, `other` does not notice the end until `heal`.
         """
@@ -174,14 +174,20 @@ class Network:
         self._stalled.add(frozenset((host, other)))
 
     def throttle(self, host: str, other: str, rate: float) -> None:
-        """Limit the number of messages between two hosts until `heal`. `rate` is messages per second and direction."""
+        """Limit the messages between two hosts until `heal`.
+
+        Args:
+            host: name of the first host.
+            other: name of the second host.
+            rate: maximum number of messages per second in each direction of a connection.
+        """
         self._rates[frozenset((host, other))] = rate
 
     def heal(self, *between: str) -> None:
         """End faults between hosts. Sockets connect again, and stalled messages arrive.
 
         Args:
-            between: names of two hosts; without names, the faults between all hosts end.
+            between: names of the two hosts between which faults end. Without names, all faults end.
         """
         hosts = frozenset(between)
         for pair in [*self._cut, *self._stalled, *self._rates]:
@@ -190,7 +196,7 @@ class Network:
                 self._stalled.discard(pair)
                 self._rates.pop(pair, None)
         for end in [*self.half_open_ends, *self.mute_ends]:
-            # An earlier reset of the other end may have ended this fault.
+            # A reset of the other end in an earlier iteration may have ended the fault of this end.
             is_faulty = end in self.half_open_ends or end in self.mute_ends
             if is_faulty and (not hosts or end.hosts == hosts):
                 end.reset()
@@ -218,7 +224,6 @@ class Network:
 
 
 def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
-    """Return whether two bound endpoints would have the same address."""
     if transport != taken[0]:
         return False
     if transport != "tcp":

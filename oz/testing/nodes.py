@@ -1,4 +1,4 @@
-"""Nodes of a bus for tests."""
+"""Nodes of a test bus."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from oz.wire.links import NAMESERVER
 
 
 class VirtualDirectory(Directory):
-    """Endpoints of the nodes on one bus of a virtual network, in place of a directory with Unix sockets."""
+    """Virtual directory with the endpoints of the nodes on one bus. It replaces a directory with Unix sockets."""
 
     def __init__(self, network: Network, path: str, bus: str, node: bytes) -> None:
         """Create the directory for a node.
 
         Args:
             network: virtual network of the nodes.
-            path: start of the addresses of the nodes in the network. No real directory is created.
+            path: start of the addresses of the nodes on the network. No real directory is created.
             bus: name of the bus.
             node: id of the node.
         """
@@ -44,7 +44,7 @@ class VirtualDirectory(Directory):
         return 0
 
     def remove_dead(self, endpoint: str) -> bool:
-        """Return False, because an endpoint ends with its socket."""
+        """Return False, because the virtual network removes an endpoint together with its socket."""
         return False
 
     @property
@@ -53,11 +53,11 @@ class VirtualDirectory(Directory):
         return False
 
     def remove(self) -> None:
-        """Do nothing, because an endpoint ends with its socket."""
+        """Do nothing, because the virtual network removes an endpoint together with its socket."""
 
 
 class VirtualEngine(Engine):
-    """Engine of a node on a virtual network. It reads no environment, no configuration file and no directory."""
+    """Engine of a node on a virtual network. Its configuration comes only from arguments and defaults."""
 
     @staticmethod
     def _resolve(**given: Any) -> Configuration:
@@ -74,7 +74,7 @@ class VirtualEngine(Engine):
         return tuple(map(self.publisher.bind_links, (*config.bind, self.directory.endpoint)))
 
     def die(self) -> None:
-        """End all requests and handlers of the node, because its process was killed."""
+        """End all requests and handlers of the node after `kill` has killed its process."""
         self.exchange.end_requests(ClosedError("the node was killed: create another one with bus.node()"))
         self.pool.finish(0.0)
 
@@ -83,7 +83,7 @@ class Node(oz.node.aio.Node):
     """Node of `oz.testing.Bus`: `oz.asyncio.Node` on a virtual network.
 
     Attributes:
-        place: process that the node runs in.
+        place: process of the node on the virtual network.
     """
 
     _node: VirtualEngine
@@ -91,7 +91,7 @@ class Node(oz.node.aio.Node):
     def __init__(self, place: Context, name: str, **options: Any) -> None:
         self.place = place
         super().__init__(name, **options)
-        # The bus closes the node. Therefore the end of the program must not close it too.
+        # The bus closes the node. Therefore the node must not be closed at the end of the program.
         self._life.forget()
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
@@ -104,7 +104,7 @@ class Node(oz.node.aio.Node):
             self._attendance.start()
 
     def die(self) -> None:
-        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
+        """Close without BYE (the last message to peers) after `kill` has killed the process of the node."""
         loop = self._attendance._loop
         self._life.abort()
         if loop is None or not loop.is_closed():
@@ -112,7 +112,7 @@ class Node(oz.node.aio.Node):
 
 
 def _setting(definition: Definition, value: Any) -> Setting:
-    """Return a setting with the value of an argument, or with its default.
+    """Return a setting with the value of an argument; with the default of the setting if the argument is None.
 
     Raises:
         ConfigurationError: the argument has a wrong value.

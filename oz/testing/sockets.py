@@ -1,7 +1,8 @@
-"""Sockets of a test bus: the part of ROUTER, XPUB, SUB and PAIR that the engines of oz use.
+"""Model sockets of a test bus. They implement the part of ROUTER, XPUB, SUB and PAIR that the engines of oz use.
 
 A socket has the methods of `zmq.Socket` that the engines call. No method waits: time passes only in the loop of the
-bus. As in libzmq, a descriptor signals once for several messages. A read of EVENTS and some sends end the signal.
+bus. As in libzmq, a descriptor is signalled once for several messages. A read of EVENTS ends the signal, and a send may
+end it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
     int(option) for option in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
 )
 _EVENT = Struct("=hi")
-"""Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
+"""First frame of a monitor event: number and value of the event (manual of libzmq, zmq_socket_monitor)."""
 
 DEFAULTS = {int(zmq.SNDHWM): 1000, int(zmq.RCVHWM): 1000, int(zmq.LINGER): -1, int(zmq.RECONNECT_IVL): 100}
-"""Options with a default other than 0. Sockets also accept all other options of libzmq, and ignore most of them."""
+"""Options whose default is not 0. Sockets accept all options of libzmq, and ignore most of them."""
 
 
 class Again(zmq.Again):
@@ -48,7 +49,7 @@ class Socket:
         type: ZeroMQ type, such as `zmq.SUB`.
         closed: whether the socket is closed.
         is_signalled: whether the descriptor is readable.
-        send_mark, receive_mark: maximum number of queued messages on each connection; 0 is no limit.
+        send_mark, receive_mark: maximum number of queued messages on each connection; 0 means no limit.
         ends: this socket's ends of its connections.
         ready: ends with unread messages. The socket reads one message of each end in turn.
     """
@@ -73,7 +74,7 @@ class Socket:
 
     @property
     def _closed(self) -> bool:
-        # Sockets of pyzmq have this attribute, because it costs less than `closed`.
+        # The engines read this attribute of pyzmq sockets, because a read costs less than a read of `closed`.
         return self.closed
 
     # options ---------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ class Socket:
     setsockopt = set
 
     def get(self, option: int) -> int | bytes:
-        """Return an option. EVENTS has only POLLIN, and a read of EVENTS ends the signal of the descriptor."""
+        """Return an option. EVENTS is POLLIN or 0. A read of EVENTS ends the signal of the descriptor."""
         if option == _RCVMORE:
             return int(bool(self._left))
         if self.closed:
@@ -157,7 +158,7 @@ class Socket:
             self.network.call_soon(end.dial)
 
     def disconnect(self, addr: str) -> None:
-        """End all connections to an endpoint, or unbind it if the socket has bound it. Unread messages are lost.
+        """End all connections to an endpoint, or unbind an endpoint. Unread messages are lost.
 
         Raises:
             zmq.ZMQError: the socket is neither connected nor bound to the endpoint.
@@ -177,7 +178,7 @@ class Socket:
     unbind = disconnect
 
     def _parse(self, endpoint: str) -> tuple[str, str]:
-        """Return the transport and address of an endpoint. Names of this host, such as `localhost`, become numbers."""
+        """Return the transport and address of an endpoint. `localhost` and `*` become IP addresses."""
         transport, separator, address = endpoint.partition("://")
         if not separator or not address:
             raise zmq.ZMQError(zmq.EINVAL)
@@ -193,7 +194,7 @@ class Socket:
             raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
         return transport, address
 
-    # for connections -------------------------------------------------------------------------------------
+    # calls of connections --------------------------------------------------------------------------------
 
     def attach(self, end: End) -> None:
         """Add an end of a connection."""
@@ -206,10 +207,10 @@ class Socket:
         self.signal()
 
     def hiccup(self, end: End) -> None:
-        """Handle the loss of a connection that will be made again."""
+        """Handle the loss of a connection that the socket has dialled and will dial again."""
 
     def arrived(self, end: End, message: Message) -> None:
-        """Handle a message of a connection."""
+        """Handle a message that has arrived at an end of this socket."""
         if end.has_ended or self.closed:
             return
         if not end.inbox:
@@ -240,11 +241,11 @@ class Socket:
 
         Raises:
             zmq.Again: the queue is full.
-            zmq.ZMQError: a ROUTER does not know the receiver.
+            zmq.ZMQError: a ROUTER has no connection to the receiver.
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        # libzmq processes commands here at most once in a millisecond. Therefore a signal may end here or stay.
+        # libzmq processes commands in a send at most once in a millisecond. Therefore a send may end the signal.
         if self.is_signalled and self._draw() < 0.5:
             self._process()
         frame = data if type(data) is bytes else bytes(data)
@@ -277,7 +278,7 @@ class Socket:
         return message[0]
 
     def _read(self) -> tuple[End, Message]:
-        """Return the next message and its end. The ends with messages are read in turn."""
+        """Return the next message, and the end at which it arrived. One message of each end is read in turn."""
         ready = self.ready
         end = ready.popleft()
         message = end.read()
@@ -301,9 +302,11 @@ class Socket:
     # monitors --------------------------------------------------------------------------------------------
 
     def monitor(self, addr: str | None, events: int = 0) -> None:
-        """Send events of this socket's connections to the PAIR socket that connects to an address.
+        """Send events of this socket's connections to a PAIR socket.
 
-        With None as address, the monitor ends.
+        Args:
+            addr: address to which the PAIR socket connects; None ends the monitor.
+            events: sum of the numbers of the events to send.
         """
         self._monitor, self._monitored = None, int(events)
         if addr is not None:
@@ -314,7 +317,7 @@ class Socket:
         if self._monitor is not None and event & self._monitored:
             self._monitor.put((_EVENT.pack(event, 0), endpoint.encode()))
 
-    # the end ---------------------------------------------------------------------------------------------
+    # closing ---------------------------------------------------------------------------------------------
 
     def close(self, linger: int | None = None) -> None:
         """Close the socket. Unsent messages are still sent until LINGER milliseconds have passed."""
@@ -362,7 +365,7 @@ class Pair(Socket):
 
 
 class Router(Socket):
-    """ROUTER socket with ROUTER_MANDATORY and ROUTER_HANDOVER. A message's first frame is the name of the peer."""
+    """ROUTER socket with ROUTER_MANDATORY and ROUTER_HANDOVER. The first frame of a message is the name of the peer."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         super().__init__(context, socket_type)
@@ -405,7 +408,7 @@ class Router(Socket):
 
 
 class Xpub(Socket):
-    """XPUB socket with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
+    """XPUB socket with XPUB_VERBOSER. It receives each subscription and each unsubscription as a message."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         super().__init__(context, socket_type)
@@ -438,7 +441,7 @@ class Xpub(Socket):
     def _begin(self, first: bytes) -> bool:
         found = [end for end, topics in self._topics.items() if any(map(first.startswith, topics))]
         self._to = [end for end in found if end.has_room()]
-        # With XPUB_NODROP one full connection refuses the message.
+        # With XPUB_NODROP, the send is refused if any matching connection is full.
         return len(self._to) == len(found) or not self.number(zmq.XPUB_NODROP)
 
     def _send(self, message: Message) -> None:
@@ -447,7 +450,7 @@ class Xpub(Socket):
 
 
 class Sub(Socket):
-    """SUB socket. After a lost connection, it sends its subscriptions again when its owner next uses the socket."""
+    """SUB socket. After a reconnect, it sends its subscriptions only when its owner next uses the socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         super().__init__(context, socket_type)
@@ -455,7 +458,7 @@ class Sub(Socket):
         self._hiccups: dict[End, None] = {}
 
     def set(self, option: int, value: int | bytes | str) -> None:
-        """Set an option, or subscribe or unsubscribe."""
+        """Set an option. The options SUBSCRIBE and UNSUBSCRIBE add or remove a subscription."""
         if option not in (zmq.SUBSCRIBE, zmq.UNSUBSCRIBE):
             super().set(option, value)
             return
@@ -471,18 +474,18 @@ class Sub(Socket):
     setsockopt = set
 
     def attach(self, end: End) -> None:
-        """Add an end, and subscribe."""
+        """Add an end, and send all subscriptions to its peer."""
         super().attach(end)
         self._subscribe(end)
 
     def hiccup(self, end: End) -> None:
-        """Drop unsent subscriptions, because they are sent again."""
+        """Drop unsent subscriptions. After the reconnect, the socket sends all subscriptions again."""
         end.outgoing.clear()
         self._hiccups[end] = None
         self.signal()
 
     def arrived(self, end: End, message: Message) -> None:
-        """Keep a message that matches a subscription, and drop other messages."""
+        """Keep a message that matches a subscription, and drop any other message."""
         if any(map(message[0].startswith, self._topics)):
             super().arrived(end, message)
 
