@@ -22,9 +22,9 @@ that closes, or that is replaced by a new process, is removed at once. Seeds alw
 
 When a new node sends its first HELLO, this node introduces its peers to the new node. The new node dials these peers.
 Each peer dials the new node when the HELLO of the new node arrives. Two peers in the directory of this node are not
-introduced to each other, because both read the directory. An introduction may be incomplete or stale. Therefore, once every
-`NAME_INTERVAL`, this node picks a different peer, and introduces all other peers to it. So two halves of a bus join
-when any two nodes from different halves have contact.
+introduced to each other, because both read the directory. An introduction may be incomplete or stale. Therefore, once
+every `NAME_INTERVAL`, this node picks a different peer, and introduces all other peers to it. So two halves of a bus
+join when any two nodes from different halves have contact.
 
 A peer whose process was killed is lost at once. There are three signs: the connection of the link has ended, its
 endpoint refuses a new connection, and a PING shows that the session has no connection. While the session has a
