@@ -25,7 +25,7 @@ def fake_java(directory, version):
     return directory
 
 
-def test_what_libzmq_can_do_is_what_pyzmq_says():
+def test_features_of_libzmq_are_as_pyzmq_reports():
     found = by_name(zeromq())
     for feature in ("pgm", "curve", "ipc", "draft"):
         assert (found[feature].state == "yes") == zmq.has(feature)
@@ -41,7 +41,7 @@ def test_the_library_of_curve_is_named(monkeypatch, tmp_path, library):
     assert by_name(zeromq())["curve"].value == (library if zmq.has("curve") else "")
 
 
-def test_the_line_for_pgm_is_the_one_that_an_endpoint_is_refused_with(monkeypatch):
+def test_the_line_for_pgm_equals_the_line_of_the_refused_endpoint(monkeypatch):
     monkeypatch.setattr(zmq, "has", lambda feature: False)
     assert by_name(zeromq())["pgm"].add == capabilities.pgm_line()
 
@@ -104,7 +104,7 @@ def test_an_old_java_is_passed_over_and_named(monkeypatch, tmp_path, version):
     monkeypatch.setenv("PATH", path)
 
 
-def test_few_open_files_are_low_and_the_line_stays_within_what_the_system_allows(monkeypatch):
+def test_few_open_files_are_low_and_the_line_respects_the_hard_limit(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1023, 20_000))
     found = by_name(limits())["open-files"]
     assert (found.state, found.value, found.add) == ("low", "1,023", "ulimit -n 20000")
@@ -123,7 +123,7 @@ def test_few_open_files_are_low_and_the_line_stays_within_what_the_system_allows
         (resource.RLIM_INFINITY, "any number of"),
     ],
 )
-def test_open_files_are_told_as_connections_that_there_is_room_for(soft, room, monkeypatch):
+def test_open_files_are_shown_as_a_number_of_connections(soft, room, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, soft))
     found = by_name(limits())["open-files"]
     assert f"{room} connections fit" in found.note
@@ -139,7 +139,7 @@ def test_small_buffers_are_low(monkeypatch, tmp_path):
     assert found["send-buffer"].state == "yes"
 
 
-def test_only_what_oz_needs_or_somebody_requires_counts_as_missing():
+def test_only_needed_or_required_features_count_as_missing():
     found = Examination(
         (
             Check("a", "x", "broken"),
@@ -158,7 +158,7 @@ def test_names_are_unique_and_this_installation_works():
     assert found.missing() == []
 
 
-def test_the_build_line_is_one_that_a_shell_takes():
+def test_the_build_line_is_a_valid_shell_command():
     script = capabilities.build_line("echo").replace("PYZMQ_NO_BUNDLE=1 ", "PYZMQ_NO_BUNDLE=1; ")
     ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.split()[:3] == ["-m", "pip", "install"]

@@ -19,7 +19,7 @@ from oz.version import VERSION, check_package, warn_of_other
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_in_one_place():
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     assert settings["metadata"]["version"] == "attr: oz.version.VERSION"
@@ -36,7 +36,7 @@ def test_a_checkout_that_is_not_installed_knows_its_version():
     assert done.stdout.strip() == VERSION
 
 
-def test_a_star_leaves_what_python_calls_asyncio_and_compile_alone():
+def test_a_star_import_keeps_asyncio_and_compile_of_python():
     names: dict[str, object] = {}
     exec("import asyncio\nfrom oz import *", names)
     assert names["asyncio"].__name__ == "asyncio"
@@ -47,12 +47,12 @@ def test_a_star_leaves_what_python_calls_asyncio_and_compile_alone():
 
 
 @pytest.mark.parametrize("part", ["journal", "services", "spark", "testing"])
-def test_a_part_that_was_not_imported_says_how(part):
+def test_a_part_that_was_not_imported_raises_an_error_with_the_import(part):
     said = python(f"import oz; oz.{part}", fails=True).stderr
     assert f"module 'oz' has no attribute '{part}' until it is imported: import oz.{part}" in said
 
 
-def test_what_oz_does_not_have_is_no_part_to_import():
+def test_an_unknown_name_is_a_plain_attribute_error():
     with pytest.raises(AttributeError, match=r"module 'oz' has no attribute 'Publishr'$"):
         oz.Publishr  # noqa: B018
 
@@ -69,7 +69,7 @@ def python(code, *, fails=False, cwd=ROOT):
 # --- PyPI's other `oz` --------------------------------------------------------------------------------------
 
 
-def test_the_package_of_somebody_else_is_refused_by_the_first_module_of_ours(tmp_path):
+def test_the_other_package_oz_is_refused_by_the_first_module_of_ozmq(tmp_path):
     there = tmp_path / "oz"
     there.mkdir()
     # The state after `pip install oz`: its `__init__`, and the other files of ozmq.
@@ -84,7 +84,7 @@ def test_a_package_whose_init_was_uninstalled_with_the_other_is_refused():
         check_package(module_from_spec(spec))
 
 
-def test_this_package_is_taken_for_what_it_is():
+def test_this_package_passes_the_check():
     check_package(oz)
     check_package(None)
     warn_of_other(oz.__path__[0])
@@ -159,7 +159,7 @@ refused(lambda: parse("epgm://lo;239.192.1.1:5555"), oz.EndpointError)
 """
 
 
-def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
+def test_oz_works_without_posix_and_names_the_missing_features(tmp_path):
     said = python(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}" + ELSEWHERE).stdout.splitlines()
     assert len(said) == 3
     assert said[0].endswith("this operating system has no flock, which a writer needs")
@@ -167,7 +167,7 @@ def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
     assert "multicast needs Linux" in said[2]
 
 
-def test_the_source_distribution_is_told_to_carry_all_that_is_beside_the_package():
+def test_the_manifest_has_all_files_beside_the_package():
     told = (ROOT / "MANIFEST.in").read_text()
     grafted = {line.split()[1] for line in told.splitlines() if line.startswith("graft")}
     assert grafted >= {"tests", "docs", "examples", "benchmarks", "tools"}

@@ -19,17 +19,17 @@ UNNEEDED = (
 )
 
 
-def test_import_oz_loads_neither_sockets_nor_what_they_are_made_of():
+def test_import_of_oz_loads_no_modules_of_sockets():
     script = f"import sys, oz; print([name for name in {UNNEEDED!r} if name in sys.modules])"
     assert scripts.run("-c", script) == "[]\n"
 
 
-def test_a_name_that_is_asked_for_loads_what_it_needs():
+def test_a_name_loads_only_the_modules_that_it_needs():
     script = "import sys; from oz import Pattern; print('oz.subjects' in sys.modules, 'zmq' in sys.modules)"
     assert scripts.run("-c", script) == "True False\n"
 
 
-def test_whoever_has_asked_for_the_sockets_loads_nothing_when_they_are_used():
+def test_use_of_imported_sockets_loads_no_module():
     script = """
 import sys
 from oz import Publisher, Subscriber

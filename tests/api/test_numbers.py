@@ -89,8 +89,8 @@ def numbers_of(owner, name, function):
 ALL = sorted(set(numbers()))
 
 
-def test_the_table_has_what_users_wait_with():
-    """It is found by annotations; should these be written otherwise, nothing would be tried."""
+def test_the_table_has_timeouts_and_limits():
+    """Annotations fill the table, so that a changed form of annotations could empty it without a failure."""
     assert ("oz.Subscriber", "receive", "timeout") in ALL
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
     assert ("oz.Options", "__init__", "high_water_mark") in ALL
@@ -175,7 +175,7 @@ async def refusals(directory):
                     yield f"{what}: is taken"
 
 
-def test_what_is_no_number_is_refused_by_the_name_of_its_argument_with_its_value():
+def test_a_wrong_number_is_refused_with_its_parameter_and_value():
     async def collect():
         # Sockets have short paths.
         with tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as directory:

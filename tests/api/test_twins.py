@@ -44,7 +44,7 @@ def test_twins_have_the_same_public_names(twin):
 
 
 @each("twin", TWINS)
-def test_twins_take_the_same_arguments(twin):
+def test_twins_have_the_same_parameters(twin):
     pairs = [("__init__", *(item.__init__ for item in TWINS[twin])), *methods(twin)]
     differing = {
         f"{twin}.{name}"

@@ -6,7 +6,7 @@ import zmq
 from oz.transport import capabilities
 
 
-def test_it_shows_every_feature_and_the_line_that_adds_what_is_missing(oz):
+def test_it_shows_each_feature_and_the_line_that_adds_a_missing_feature(oz):
     result = oz("doctor")
     assert result.exit_code == 0
     for name in (

@@ -138,7 +138,7 @@ def test_export_as_parquet_keeps_every_column(oz, directory, tmp_path):
         (("--pattern", "none"), [2, 5]),
     ],
 )
-def test_export_takes_a_subject_and_a_range(oz, directory, options, offsets):
+def test_export_selects_a_subject_and_a_range(oz, directory, options, offsets):
     lines = oz("journal", "export", str(directory), *options).stdout.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == offsets
 

@@ -115,7 +115,7 @@ def test_requests_of_different_subjects_are_handled_at_once(served, node, tmp_pa
     assert served("a.*", "--command", command, *options, client=client)[1] == ["met", "met"]
 
 
-def test_echo_gives_back_any_payload(served, node):
+def test_echo_returns_any_payload(served, node):
     payloads = ["text", "", b"\xff\x00", {"a": [1, 2.5, None]}, 2**63]
     _, found = served(
         "a.>", "--echo", client=lambda: [answered(node, "a.b", payload) for payload in payloads]

@@ -212,7 +212,7 @@ def test_commands_join_a_bus_with_keys(ring, oz_run, keyed_node, directory):
     publishing.outcome()
 
 
-def test_a_forwarder_takes_keys_for_all_its_legs_or_for_one(ring, oz, signal_when, directory):
+def test_a_forwarder_has_keys_for_all_its_legs_or_for_one_leg(ring, oz, signal_when, directory):
     legs = [f"--leg=bus={bus},directory={directory}" for bus in ("a", "b")]
     legs[1] += f",security={ring.file('desk')}"
     place = library.NodeOptions(directory=directory)

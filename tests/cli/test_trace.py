@@ -152,7 +152,7 @@ def test_trace_crosses_a_forwarder(directory, join, trace):
         assert sum("handled" in report for report in found["reports"]) == 1
 
 
-def test_parallel_forwarders_show_each_path_and_the_one_that_passes_a_group_on(directory, join, trace):
+def test_parallel_forwarders_show_each_path_and_the_forwarder_of_a_group(directory, join, trace):
     near, far = join("near"), join("far", bus="wan")
     handled = []
     for node in (near, far):

@@ -26,7 +26,7 @@ from oz.wire import links
 pytestmark = pytest.mark.skipif(HOT is None, reason="the compiled part does not run")
 
 
-def test_a_shared_frame_joins_two_parts_and_takes_bytes_only():
+def test_a_shared_frame_joins_two_parts_and_accepts_bytes_only():
     assert len(HOT.SharedFrame(b"head", b"body" * 2_000)) == 8_004
     assert len(HOT.SharedFrame(b"", b"")) == 0
     for wrong in ((b"one",), (b"one", "two"), (bytearray(b"one"), b"two"), ()):
@@ -193,7 +193,7 @@ def test_messages_are_delivered_as_in_python(monkeypatch, patterns):
     assert results[0][3].received == 600
 
 
-def test_colliding_subjects_are_told_apart():
+def test_colliding_subjects_are_distinguished():
     """More subjects than slots of the cache: each message has the route of its own subject."""
     subscriptions = Subscriptions()
     dispatcher = Dispatcher(subscriptions)

@@ -39,7 +39,7 @@ def test_it_does_not_run_where_it_is_switched_off(monkeypatch):
         (ImportError("of another libc"), "does not load: of another libc"),
     ],
 )
-def test_a_part_that_is_not_there_is_told_or_refused(monkeypatch, error, reason):
+def test_a_missing_compiled_part_has_a_reason_or_is_refused(monkeypatch, error, reason):
     for choice in ("", "1"):
         hot, why = load(monkeypatch, choice, error)
         assert hot is None
@@ -70,7 +70,7 @@ def test_a_program_learns_whether_it_runs():
         ("not built", None, "no", "apt-get install -y gcc python3-dev"),
     ],
 )
-def test_doctor_says_what_runs_and_why_not(monkeypatch, why_not, choice, state, add):
+def test_doctor_shows_whether_the_compiled_part_runs(monkeypatch, why_not, choice, state, add):
     monkeypatch.setattr(doctor, "WHY_NOT", why_not)
     monkeypatch.delenv("OZ_COMPILED", raising=False)
     if choice is not None:

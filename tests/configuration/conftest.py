@@ -34,7 +34,7 @@ def write_file(tmp_path):
 
 
 @pytest.fixture
-def somebody_else(monkeypatch):
+def foreign_owner(monkeypatch):
     """Return a function that changes the owner of files. Without root it changes the user id of the process."""
     me = os.geteuid()
 

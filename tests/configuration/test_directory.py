@@ -31,20 +31,20 @@ def test_a_runtime_directory_that_is_not_there_or_relative_does_not_count(tmp_pa
         assert resolve().directory == Path(f"/tmp/oz-{os.geteuid()}")
 
 
-def test_the_runtime_directory_of_somebody_else_does_not_count(tmp_path, monkeypatch, somebody_else):
+def test_the_runtime_directory_of_another_user_is_ignored(tmp_path, monkeypatch, foreign_owner):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    somebody_else(tmp_path)
+    foreign_owner(tmp_path)
     assert resolve().directory == Path(f"/tmp/oz-{os.geteuid()}")
 
 
-def test_the_temporary_directory_is_where_tmpdir_says(monkeypatch):
+def test_the_variable_tmpdir_sets_the_temporary_directory(monkeypatch):
     monkeypatch.setenv("TMPDIR", "/var/tmp")
     assert resolve().directory == Path(f"/var/tmp/oz-{os.geteuid()}")
     monkeypatch.setenv("TMPDIR", "relative")
     assert resolve().directory == Path(f"/tmp/oz-{os.geteuid()}")
 
 
-def test_it_is_made_for_its_owner_alone_whatever_the_umask(tmp_path, umask):
+def test_it_is_private_to_its_owner_for_each_umask(tmp_path, umask):
     made = private_directory(tmp_path / "a" / "b")
     assert made == tmp_path / "a" / "b"
     assert mode(made) == mode(made.parent) == 0o700
@@ -80,9 +80,9 @@ def test_a_directory_that_lets_others_in_is_not_trusted(wrong, tmp_path):
     assert private_directory(path) == path
 
 
-def test_a_directory_of_somebody_else_is_not_trusted(tmp_path, somebody_else):
+def test_a_directory_of_another_user_is_not_trusted(tmp_path, foreign_owner):
     path = private_directory(tmp_path / "oz")
-    owner = somebody_else(path)
+    owner = foreign_owner(path)
     with pytest.raises(oz.ConfigurationError, match=f"it belongs to user {owner}, who could impersonate"):
         private_directory(path)
 
@@ -106,7 +106,7 @@ def test_a_file_is_no_directory(tmp_path):
         private_directory(tmp_path / "oz" / "below")
 
 
-def test_a_place_where_anybody_can_put_another_is_not_trusted(tmp_path):
+def test_a_directory_that_other_users_can_replace_is_not_trusted(tmp_path):
     above = tmp_path / "shared"
     above.mkdir()
     above.chmod(0o777)

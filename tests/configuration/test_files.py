@@ -68,7 +68,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
-def test_a_file_that_is_no_toml_is_named_with_what_to_do(text, write_file):
+def test_an_error_of_toml_names_the_file_and_the_remedy(text, write_file):
     path = write_file(text)
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
@@ -77,7 +77,7 @@ def test_a_file_that_is_no_toml_is_named_with_what_to_do(text, write_file):
     assert caught.value.setting is None
 
 
-def test_a_key_that_no_setting_has_is_refused_with_what_was_meant(write_file):
+def test_an_unknown_key_is_refused_with_a_suggestion(write_file):
     path = write_file('[node]\nconect = "tcp://ns1:5756"\n')
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
@@ -91,7 +91,7 @@ def test_a_key_that_no_setting_has_is_refused_with_what_was_meant(write_file):
         resolve()
 
 
-def test_settings_stand_in_their_table(write_file):
+def test_settings_belong_to_their_table(write_file):
     write_file('bus = "trading"\n')
     with pytest.raises(oz.ConfigurationError, match=r"bus = 'trading': write it below a line \[node\]"):
         resolve()
@@ -102,7 +102,7 @@ def test_settings_stand_in_their_table(write_file):
         resolve()
 
 
-def test_tables_of_others_are_left_alone(write_file):
+def test_tables_of_other_programs_are_ignored(write_file):
     write_file('[tool]\nbus = "theirs"\n[node]\nbus = "ours"\n')
     assert resolve().bus == "ours"
 
@@ -115,13 +115,11 @@ def test_a_table_that_is_nearly_one_of_ours_is_refused(ask, name, meant, write_f
         ask()
 
 
-def test_a_file_that_somebody_else_put_where_anybody_can_write_is_not_obeyed(
-    write_file, monkeypatch, somebody_else
-):
+def test_a_file_of_another_user_in_a_shared_directory_is_refused(write_file, monkeypatch, foreign_owner):
     path = write_file('[node]\nbus = "theirs"\n')
     path.parent.chmod(0o1777)
     assert resolve().bus == "theirs"
-    somebody_else(path)
+    foreign_owner(path)
     with pytest.raises(oz.ConfigurationError, match=r"another user created it.*OZ_CONFIG="):
         resolve()
     monkeypatch.setenv("OZ_CONFIG", str(path))

@@ -7,7 +7,7 @@ import oz
 from oz.configuration import resolve, resolve_limits, survey
 
 
-def test_a_file_gives_some_of_them(write_file):
+def test_a_file_sets_some_limits(write_file):
     path = write_file("[limits]\npatterns = 7\npattern_time = inf\nhandshake = 0.5\n")
     assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, pattern_time=math.inf, handshake=0.5)
     assert [(limit.name, limit.source) for limit in survey().limits] == [
@@ -53,7 +53,7 @@ def test_settings_that_are_wrong_are_no_fault_of_the_limits(write_file):
         resolve()
 
 
-def test_a_file_that_does_not_parse_is_told_to_services_too(write_file):
+def test_services_refuse_a_file_that_does_not_parse(write_file):
     write_file("[limits\n")
     with pytest.raises(oz.ConfigurationError, match="not TOML"):
         resolve_limits()

@@ -85,7 +85,7 @@ def test_users_have_their_own_rules_and_those_of_their_roles(written):
         ("group = {", "groop = {", 17, "did you mean group?"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_named_with_its_line(written, old, new, line, said):
+def test_an_invalid_entry_is_refused_with_its_line(written, old, new, line, said):
     path = written(dedent(GOOD).lstrip("\n").replace(old, new, 1))
     with pytest.raises(oz.ConfigurationError) as raised:
         read_permissions(path)
@@ -111,7 +111,7 @@ def test_all_faults_are_found_at_once_each_once_and_in_the_order_of_their_lines(
         ("[users]\ndesk = 1", "write it as a table: [users.desk]"),
     ],
 )
-def test_what_is_no_file_of_permissions_is_refused(tmp_path, text, said):
+def test_another_file_than_a_permission_file_is_refused(tmp_path, text, said):
     path = tmp_path / "permissions.toml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(oz.ConfigurationError) as raised:
@@ -120,7 +120,7 @@ def test_what_is_no_file_of_permissions_is_refused(tmp_path, text, said):
     assert said in str(raised.value)
 
 
-def test_a_file_that_anybody_may_write_is_refused(written):
+def test_a_file_that_all_users_may_write_is_refused(written):
     path = written(GOOD)
     path.chmod(0o666)
     with pytest.raises(oz.ConfigurationError, match="all users can write it: chmod o-w"):
@@ -133,7 +133,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         read_permissions(tmp_path / "pipe")
 
 
-def test_what_has_no_effect_is_said(written):
+def test_an_entry_without_effect_is_a_warning(written):
     text = dedent(GOOD).replace('["desk.>"] }', '["desk.a"], deny = ["desk.>"] }') + "\n[roles.idle]\n"
     found = survey_permissions(written(text))
     assert found.permissions is not None
@@ -155,7 +155,7 @@ def test_what_has_no_effect_is_said(written):
         ("roles = ['all']\nsubscribe.deny = ['a']\n[roles.all]\nsubscribe.allow = ['>']", False),
     ],
 )
-def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
+def test_a_list_of_denials_without_permissions_is_a_warning(written, lines, is_idle):
     """In NATS, such a list allows all other subjects."""
     text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
     assert (

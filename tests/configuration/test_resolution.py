@@ -36,7 +36,7 @@ def test_every_setting_is_tried_here():
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_an_argument_goes_before_the_environment_and_that_before_the_file(name, write_file, monkeypatch):
+def test_an_argument_overrides_the_environment_which_overrides_the_file(name, write_file, monkeypatch):
     variable, _, value = GIVEN[name]
     path = write_file(toml(name))
     found = resolve()
@@ -114,7 +114,7 @@ BAD = [
 
 
 @each(("name", "value"), BAD)
-def test_a_value_that_makes_no_sense_is_refused_with_what_to_do(name, value):
+def test_an_invalid_value_is_refused_with_the_remedy(name, value):
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve(**{name: value})
     error = caught.value
@@ -127,7 +127,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_to_do(name, value):
     assert len(str(error)) < 500
 
 
-def test_an_error_names_file_key_value_and_what_to_do(write_file):
+def test_an_error_names_file_key_value_and_remedy(write_file):
     path = write_file("[node]\nbus = 7\n")
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
@@ -144,13 +144,13 @@ def test_an_error_names_the_variable(name, text, monkeypatch):
     assert f"environment variable OZ_{name}: {name.lower()} = {text!r}: give" in str(caught.value)
 
 
-def test_what_is_wrong_is_said_even_if_something_else_goes_before_it(write_file):
+def test_an_invalid_setting_is_refused_even_if_an_argument_overrides_it(write_file):
     write_file("[node]\nbus = 7\n")
     with pytest.raises(oz.ConfigurationError, match="bus = 7"):
         resolve(bus="trading")
 
 
-def test_a_survey_has_all_that_is_wrong_and_all_that_is_right(monkeypatch, write_file):
+def test_a_survey_has_invalid_and_valid_settings(monkeypatch, write_file):
     path = write_file('[node]\nbind = 0\nbus = "trading"\ncolour = "red"\n')
     monkeypatch.setenv("OZ_DIRECTORY", "here")
     found = survey()

@@ -129,7 +129,7 @@ def test_shell_blocks_run(block, tmp_path):
         assert doctest.OutputChecker().check_output(promised, output, flags), f"{block} printed\n{output}"
 
 
-def test_every_block_is_run_or_says_why_not(record_property):
+def test_every_block_runs_or_has_a_reason(record_property):
     found = [block for page in PAGES for block in blocks(page)]
     record_property("blocks", len(found))
     record_property("blocks not run", sum(not block.is_run for block in found))

@@ -162,7 +162,7 @@ def test_the_market_data_bus_runs_from_one_script(tmp_path):
 
 @pytest.mark.documents
 @pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-def test_on_the_secure_bus_everybody_has_what_is_allowed_and_no_more(tmp_path):
+def test_on_the_secure_bus_each_key_has_only_its_permissions(tmp_path):
     # Denials are logged, by default on stderr.
     lines = run(EXAMPLES / "secure" / "run.py", tmp_path, r"((key |peer |user ).*(refuse|may not).*\n)+")
     assert lines == [

@@ -99,7 +99,7 @@ def test_tree_payload_filter_and_graph(scene, opened):
     expect(page.locator("#table-groups tr", has_text="workers")).to_contain_text("2", timeout=TIMEOUT)
 
 
-def test_page_is_usable_with_more_subjects_than_it_keeps_and_shows_what_it_leaves_out(scene, opened):
+def test_page_is_usable_with_too_many_subjects_and_counts_the_omitted(scene, opened):
     subjects = [
         f"load.s{one}.t{two}.k{three}" for one in range(100) for two in range(100) for three in range(10)
     ]

@@ -12,7 +12,7 @@ CORPUS = Path(__file__).with_name("corpus")
 
 @pytest.mark.sized
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_fuzzing_kept_is_read_or_refused(target):
+def test_inputs_of_the_corpus_are_read_or_refused(target):
     lines = (CORPUS / f"{target}.hex").read_text().splitlines()
     assert lines
     for line in lines[:: size(5, 1)]:

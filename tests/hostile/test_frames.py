@@ -58,7 +58,7 @@ def is_cut_off(there):
 @pytest.mark.parametrize(
     ("claims", "filtering"), one_of_each([(64 << 20) + 1, 8 << 30, 2**63 - 1], ["prefix", "publisher"])
 )
-def test_who_claims_a_huge_frame_is_cut_off_and_others_are_heard(claims, filtering):
+def test_a_peer_that_announces_a_huge_frame_is_disconnected(claims, filtering):
     with sockets.create_server(("127.0.0.1", 0)) as listening, oz.Publisher("tcp://127.0.0.1:*") as pub:
         listening.settimeout(DEADLINE)
         hostile = f"tcp://127.0.0.1:{listening.getsockname()[1]}"

@@ -39,7 +39,7 @@ def test_nothing_unseen_is_shown_as_it_is(evil):
     assert printable(f"a{evil}b".encode()) == printable(f"a{evil}b")
 
 
-def test_what_can_be_seen_stays():
+def test_visible_characters_stay():
     for text in ("md.DAX", "été.é", "中文.かな", "שלום", "🙂", "a\tb", "a\xa0b"):
         assert printable(text) == text
         assert json.loads(json_text(text)) == text
@@ -48,7 +48,7 @@ def test_what_can_be_seen_stays():
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_json_is_the_same_value_to_who_reads_it(value):
+def test_json_text_decodes_to_the_same_value(value):
     for indent in (None, 1):
         text = json_text(value, indent=indent)
         assert unseen(text) <= {"U+000A"}
@@ -104,7 +104,7 @@ def test_a_log_has_one_line_for_each_and_nothing_unseen(lines):
     assert unseen("".join(written())) == set()
 
 
-def test_what_an_exception_says_forges_no_line(lines):
+def test_the_text_of_an_exception_forges_no_line(lines):
     log, written = lines
     try:
         raise ValueError(SUBJECT)
@@ -125,7 +125,7 @@ def handle(log, seconds, *, line=1, text="a peer did it"):
 
 def test_a_peer_causes_few_lines_and_they_are_counted(lines):
     log, written = lines
-    for number in range(229):  # in 14 s, as it was
+    for number in range(229):  # 229 lines in 14 s were measured
         handle(log, 1000 + number * 14 / 229)
     assert FIRST <= len(written()) <= FIRST + 14 / SECONDS + 1
     assert re.search(r"a peer did it \(\d+ similar records were dropped\)", written()[-1])
@@ -143,7 +143,7 @@ def test_lines_of_other_kinds_are_not_held_up(lines):
     assert len(written()) == FIRST + 1
 
 
-def test_a_clock_that_goes_back_lets_lines_pass_later():
+def test_lines_are_logged_again_after_the_clock_was_set_back():
     rate = LineRate()
     assert [rate.take(100.0) for _ in range(FIRST + 1)] == [0] * FIRST + [None]
     assert rate.take(50.0) is None

@@ -66,7 +66,7 @@ class Publisher:
             self.sessions.flush()
 
     def pull(self, session, limit=10**6):
-        """Send the frames of a session; return what they hold."""
+        """Send the frames of a session; return their descriptions."""
         found = []
         while len(found) < limit and (frames := session.next_frames()) is not None:
             session.confirm_sent()

@@ -1,4 +1,4 @@
-"""Messages that come one by one between a publisher and a subscriber of threads, as the compiled part takes them."""
+"""Single messages between a publisher and a subscriber for threads, which the compiled part handles."""
 
 import sys
 
@@ -54,7 +54,7 @@ def test_the_compiled_part_takes_most_lone_messages(pair):
             exchange(publisher, subscriber, "a.1")
     finally:
         sys.setprofile(None)
-    # The Python part reads after each attention and for each 32nd message.
+    # The Python part reads after each run of the engine, and each 32nd message.
     assert calls.count(("call", "read_alone")) < 150
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis drives a link and a session, each against a model."""
+"""Stateful tests of a link and of a session, each against a model."""
 
 import pytest
 from hypothesis import settings
@@ -78,7 +78,7 @@ class LinkMachine(RuleBasedStateMachine):
 
     @rule(skipped=st.integers(0, 3))
     def resume(self, skipped):
-        """WELCOME of the epoch that the link knows; `skipped` messages are lost."""
+        """Read a WELCOME of the epoch that the link knows; `skipped` messages are lost."""
         frame = welcome(self.hello.attempt, self.epoch, self.expected + skipped)
         if self.state not in (GREETING, LIVE) or self.epoch == links.UNKNOWN_EPOCH:
             return
@@ -90,7 +90,7 @@ class LinkMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.state in (GREETING, LIVE))
     @rule(first=st.integers(0, 3))
     def restart(self, first):
-        """WELCOME of another epoch."""
+        """Read a WELCOME of another epoch."""
         self.serial += 1
         is_known = self.epoch != links.UNKNOWN_EPOCH
         self.forget_epoch()
@@ -284,7 +284,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert session.bytes <= SMALL["pending_bytes"] + 350
 
     def teardown(self):
-        """Every message arrives, or was reported as dropped."""
+        """Check that every message has arrived or was reported as dropped."""
         if not hasattr(self, "session"):
             return
         self.connect(self.route)

@@ -264,7 +264,7 @@ def test_responders_are_the_streams_and_groups_of_nodes():
 # links
 
 
-def test_a_link_says_its_card_of_now_and_knows_the_card_of_the_publisher():
+def test_a_link_sends_its_current_card_and_has_the_card_of_the_publisher():
     cards = [b"first", b"second"]
     link = Link(MEMBER, Subscriptions(), ids(b"session"), own_card=lambda: cards[0])
     link.connect(0.0)

@@ -86,7 +86,7 @@ def test_round_robin_passes_over_members_without_room():
     assert (slow.following, fast.following) == (2, 18)
 
 
-def test_members_that_are_not_heard_get_no_new_messages():
+def test_silent_members_get_no_new_messages():
     publisher = Publisher()
     silent = session_of(publisher, 1, StreamOptions("g"))
     other = session_of(publisher, 2, StreamOptions("g"))

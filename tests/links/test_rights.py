@@ -79,7 +79,7 @@ def test_messages_that_wait_are_dropped_when_their_pattern_is_denied(rights, ove
     assert counts(session) == (1, 3)
     assert session.bytes < before
     first, answer = sorted(publisher.pull(session), key=lambda item: isinstance(item, Answer))
-    # A numbered message keeps its number, and loses its content.
+    # A numbered message keeps its number without its content.
     assert first[5] == ["a.1", ""]
     assert answer.refused == [Refusal(2, "denied", "rule", "b.x")]
     publisher.read(links.encode_ack(2, {}), user="desk")

@@ -231,7 +231,7 @@ def test_total_bytes_bound_all_sessions():
 # EAGAIN and EHOSTUNREACH
 
 
-def test_head_and_body_go_again_together():
+def test_head_and_body_are_sent_again_together():
     publisher, session = up()
     publisher.publish("a.1", payload=b"x" * 70_000)
     frames = session.next_frames()
@@ -243,7 +243,7 @@ def test_head_and_body_go_again_together():
 
 
 def test_a_crowd_of_idle_sessions_has_fewer_pings():
-    """Each PING names the longest time until the next, and no idle session waits longer."""
+    """Each PING has the longest time until the next PING, and no idle session waits longer."""
     publisher, session = up()
     for number in range(4 * CROWD):
         publisher.hello(session=b"%16d" % number, route=b"%5d" % number)
@@ -297,7 +297,7 @@ def test_ping_counts_what_the_socket_has_accepted():
     assert (ping.following, ping.streams[1].pending) == (0, 3)
 
 
-def test_ping_to_a_session_that_was_not_heard_for_a_minute_is_slow():
+def test_ping_to_a_session_that_is_silent_for_a_minute_is_slow():
     publisher, session = up()
     pings = 0
     for _ in range(180):
@@ -325,7 +325,7 @@ def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
 # end
 
 
-def test_close_counts_backlogs_as_dropped_and_says_bye():
+def test_close_counts_backlogs_as_dropped_and_sends_bye():
     publisher, session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
     publisher.sessions.close()

@@ -54,7 +54,7 @@ def test_publishers_with_recent_packets_are_counted(arrivals, send):
 
 
 @pytest.mark.parametrize("kind", [REPAIR, CONFIRMATION])
-def test_repairs_are_told_from_other_packets(arrivals, send, kind):
+def test_repairs_are_distinguished_from_other_packets(arrivals, send, kind):
     arrivals.check(0.0)
     send(DATA, b"one...")
     assert arrivals.check(FRESH) == (1, False)
@@ -70,7 +70,7 @@ def test_result_is_unknown_until_a_whole_interval_was_observed(arrivals, send):
     assert arrivals.check(FRESH) == (1, False)
 
 
-def test_packets_between_two_distant_looks_have_no_known_time(arrivals, send):
+def test_packets_between_two_distant_polls_have_no_known_time(arrivals, send):
     arrivals.check(0.0)
     assert arrivals.check(FRESH) == (0, False)
     send(DATA, b"one...")

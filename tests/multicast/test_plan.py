@@ -87,7 +87,7 @@ def test_rate_is_used_whole_below_a_packet_a_millisecond_only():
     assert slow.options.rate_kbps < 12_000 < 2 * fast.wire_kbps < fast.options.rate_kbps
 
 
-def test_slow_messages_take_a_packet_each_and_fast_ones_share_them():
+def test_slow_messages_have_a_packet_each_and_fast_messages_share_packets():
     assert packets_of(Load(100, 100, 1))[0] == 100
     packets, size = packets_of(Load(100_000, 100, 1))
     assert 100_000 / 12 < packets < 100_000 / 5
@@ -120,7 +120,7 @@ def test_invalid_loads_are_refused(load):
         plan(load)
 
 
-def test_heartbeats_are_as_many_and_as_large_as_the_planner_says():
+def test_heartbeats_have_the_planned_number_and_size():
     assert pytest.approx(1 / BEAT) == BEATS
     beat = encode_record(Record(10_000_000, 1e9 / 3, bye=True, quiet=1 / 3), bytes(16), 1, 2**63)
     assert len(beat) <= BEAT_SIZE

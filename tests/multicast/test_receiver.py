@@ -150,7 +150,7 @@ def test_a_record_with_too_high_an_age_does_not_hide_a_lost_beginning(busy_for):
     assert [loss for loss in losses if isinstance(loss, tuple)] == [(0, None)]
 
 
-def test_a_late_joiner_that_hears_one_record_and_the_end_has_lost_nothing():
+def test_a_late_joiner_that_receives_one_record_and_the_end_has_lost_nothing():
     made = receiver_at(10)
     assert read(made, message(3), record(4, age=9.0, bye=True), at=11 * SECOND) == [3]
     assert made.on_idle(11 * SECOND) == []
@@ -198,7 +198,7 @@ def test_a_silent_publisher_is_a_gap_of_unknown_size_and_counted_later():
     st.lists(st.sampled_from(("keep", "keep", "keep", "lose", "damage", "twice", "late")), max_size=40),
     st.randoms(),
 )
-def test_delivered_plus_lost_is_what_was_sent(fates, chance: random.Random):
+def test_delivered_plus_lost_equals_sent(fates, chance: random.Random):
     made = Receiver(0)
     sent = Counter()
     frames, held = [record(0), record(0, B)], []

@@ -44,7 +44,7 @@ def test_a_subscriber_does_not_bind_multicast(endpoint):
 @pytest.mark.parametrize(
     "arguments", [{"group": "g"}, {"overflow": "conflate"}, {"last_value": True}, {"ack": "handled"}]
 )
-def test_a_subscription_refuses_what_needs_a_link(endpoint, arguments):
+def test_a_subscription_refuses_options_that_need_a_link(endpoint, arguments):
     with subscriber_at(endpoint) as subscriber, pytest.raises(ConfigurationError, match="has no links"):
         subscriber.subscribe("md.>", **arguments)
     with Subscriber() as subscriber:
@@ -62,7 +62,7 @@ def test_a_subscription_refuses_what_needs_a_link(endpoint, arguments):
         ({"options": options(delimiter=b" ")}, "plain=True"),
     ],
 )
-def test_a_publisher_refuses_what_multicast_cannot_do(endpoint, arguments, says):
+def test_a_publisher_refuses_options_that_multicast_lacks(endpoint, arguments, says):
     with pytest.raises(ConfigurationError, match=says):
         Publisher(endpoint, **arguments)
 

@@ -130,7 +130,7 @@ def test_plain_subscribers_are_served_on_request(endpoint):
         publisher.close(timeout=0)
 
 
-def test_plain_publishers_are_heard_on_request(endpoint):
+def test_plain_publishers_are_received_on_request(endpoint):
     with (
         zmq.Context() as context,
         subscriber_at(endpoint, PLAIN, delimiter=b" ") as subscriber,

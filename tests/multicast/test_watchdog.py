@@ -67,7 +67,7 @@ def test_before_packets_are_known_nothing_is_decided():
     assert watch(Watchdog(25.0, 100), {A: sender()}, 400, None, kinds=("doubt",)) == []
 
 
-def test_packets_of_heard_publishers_do_not_make_a_silent_one_stuck():
+def test_packets_of_other_publishers_do_not_make_a_silent_publisher_stuck():
     dog, first, other = Watchdog(5.0, 100), sender(), sender()
     said = []
     for now in range(40):
@@ -105,7 +105,7 @@ def test_tries_become_rarer_and_end():
     assert len(stuck) == MAX_TRIES
 
 
-def test_a_publisher_that_is_heard_again_starts_afresh():
+def test_a_publisher_that_sends_again_starts_afresh():
     dog, first = Watchdog(1.0, 100), sender()
     check(dog, {A: first}, 0.0)
     check(dog, {A: first}, 1.5)

@@ -13,7 +13,7 @@ from support.shells import Blocking, Portal
 
 
 class Looped(Blocking):
-    """Object of asyncio whose calls wait until they are done in its loop."""
+    """Object of asyncio whose calls block until they have ended in its loop."""
 
     @property
     def wrapped(self):

@@ -65,5 +65,5 @@ def test_publication_is_reported_again_after_a_change_of_rights():
     current[0] = rights("notes.>")
     assert denials.add(NODE, KEY, b"other", None)
     current[0] = rights("other")
-    # Both are allowed by now.
+    # Now both subjects are allowed.
     assert list(denials.notices()) == []

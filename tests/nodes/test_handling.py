@@ -51,7 +51,7 @@ def subscribe(pair, subject, handler, **options):
     return subscription
 
 
-def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
+def test_a_slow_handler_does_not_delay_other_handlers_and_is_reported(make):
     events = []
     subscriber, publisher = make("subscriber", on_event=events.append), make("publisher")
     gate, seen = Gate(subscriber), []
@@ -65,7 +65,7 @@ def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
         publisher.publish("x", number)
     until(lambda: len(seen) == 20)
     assert (slow.pending, slow.dropped) == (5, 14)
-    # Drops that follow a report wait for the next one.
+    # Drops that follow a report are in the next report.
     until(lambda: sum(event.count for event in events if event.kind == "slow_handler") == 14)
     assert {event.about for event in events if event.kind == "slow_handler"} == {"x"}
     assert subscriber.stats.overflowed == 14
@@ -105,8 +105,8 @@ def test_dropped_messages_are_acknowledged(pair):
     until(lambda: {"workers": 0} in [dict(link.groups) for link in pair[1].snapshot().links])
 
 
-def test_subscriptions_take_turns_at_a_thread(make):
-    """A subscription whose queue is never empty lets another one run."""
+def test_subscriptions_share_a_thread(make):
+    """A subscription whose queue is never empty does not block another subscription."""
     node, done = make("alone", threads=1), threading.Event()
     bare = getattr(node, "wrapped", node)
     node.subscribe("busy", lambda message: None if done.is_set() else bare.publish("busy"))
@@ -116,7 +116,7 @@ def test_subscriptions_take_turns_at_a_thread(make):
     assert done.wait(DEADLINE)
 
 
-def test_close_does_not_wait_for_ever(pair):
+def test_close_ends_at_its_timeout_although_a_handler_runs(pair):
     gate = Gate(pair[0])
     subscribe(pair, "x", gate)
     pair[1].publish("x", 0)

@@ -68,7 +68,7 @@ def test_wait_ready_means_both_directions(make):
         assert own.receive(timeout=DEADLINE).payload == number
 
 
-def test_wait_ready_names_what_is_missing(make):
+def test_wait_ready_names_missing_peers(make):
     node = make("alone")
     with pytest.raises(Timeout, match=r"'absentee'; peers that are up: none.*bus='test'"):
         node.wait_ready("absentee", timeout=0.1)

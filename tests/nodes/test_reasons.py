@@ -46,7 +46,7 @@ def test_a_check_without_a_wait_has_no_reason(make):
 
 
 def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_remedy(make, directory):
-    """As behind a router that translates addresses: the peers cannot dial the address that the node announces."""
+    """Behind a router that translates addresses, peers cannot dial the address that the node announces."""
     hub = make("hub", bind="tcp://127.0.0.1:*", directory=f"{directory}/hub")
     behind = make("behind", connect=hub.endpoint, directory=f"{directory}/behind", advertise="127.0.0.2")
     behind.subscribe("svc", lambda message: message.payload)

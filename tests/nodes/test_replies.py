@@ -1,4 +1,4 @@
-"""Replies that wait for the session of their asker, and errors on the wire."""
+"""Replies that wait for the session of the requester, and errors on the wire."""
 
 import pytest
 

@@ -127,7 +127,7 @@ def test_a_request_fails_that_its_only_stream_does_not_accept(requests, members)
     assert isinstance(request.error, WouldBlock)
 
 
-def test_an_observer_receives_a_request_and_takes_it_from_nobody(requests, members):
+def test_an_observer_receives_a_request_beside_its_holder(requests, members):
     members.streams.insert(0, make_stream(b"o", group=None))
     request, effects = requests.request(ASK, 0.0, retries=1)
     assert [effect.stream.session.member for effect in effects] == [b"o", b"a"]

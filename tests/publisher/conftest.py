@@ -12,7 +12,7 @@ from support.shells import SHELLS, Blocking
 
 @pytest.fixture
 def make(kind):
-    """Make publishers. Keyword arguments that are fields of `Options` or `Limits` may be given directly."""
+    """Function that creates publishers. Fields of `Options` and `Limits` may be keyword arguments."""
     with contextlib.ExitStack() as stack:
         shell = SHELLS[kind]()
         stack.callback(shell.close)
@@ -47,7 +47,7 @@ def pub(make, ring):
 
 @pytest.fixture
 def join():
-    """Connect scripted subscribers to publishers; see `Peer`. They are ready, unless told otherwise."""
+    """Function that connects scripted subscribers, see `Peer`. They are ready, unless `ready` is false."""
     with contextlib.ExitStack() as stack:
 
         def join(publisher, *texts, ready=True, **options):

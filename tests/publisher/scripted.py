@@ -1,4 +1,4 @@
-"""A scripted subscriber: the pure link over a raw ROUTER. The test turns it by hand."""
+"""Scripted subscriber: the pure link over a raw ROUTER. It runs only when the test calls it."""
 
 import os
 import time
@@ -19,8 +19,8 @@ class Peer:
 
     Attributes:
         messages: subject, payload, extras of the messages that arrived, in order.
-        gaps: that the link reported.
-        refused: of the last ANSWER.
+        gaps: reported by the link.
+        refused: refusals of the last ANSWER.
         frames: kind of each control frame that arrived.
         is_acking: whether ACKs are sent.
     """
@@ -66,7 +66,7 @@ class Peer:
                 raise
 
     def turn(self, seconds=0.02):
-        """Read what has arrived within a time, and send what is due."""
+        """Read the frames that arrive within a time, and send due frames."""
         if self.router.poll(seconds * 1000):
             for _ in range(1_000):
                 try:

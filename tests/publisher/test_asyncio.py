@@ -1,4 +1,4 @@
-"""The publisher of asyncio: turns of the loop, cancellation, other loops, no thread."""
+"""Publisher of asyncio: turns of the loop, cancellation, other loops, no thread."""
 
 import asyncio
 import gc

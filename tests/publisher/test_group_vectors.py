@@ -11,7 +11,7 @@ ROWS = rows("kubemq.group")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
-def test_receivers_get_what_the_row_says(row):
+def test_receivers_of_each_row_get_the_messages(row):
     with oz.Publisher("tcp://127.0.0.1:*", dialect="kubemq") as pub:
         subscribers = {}
         for receiver in row["receivers"]:

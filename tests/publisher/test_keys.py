@@ -91,7 +91,7 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
     assert feed.refused
 
 
-def test_a_publisher_without_keys_is_told_of_keys(make, ring):
+def test_a_publisher_without_keys_learns_that_keys_are_missing(make, ring):
     with Subscriber(bind="tcp://127.0.0.1:*", security=ring.security("desk")) as sub:
         pub = make(None, connect=sub.endpoint)
         with pytest.raises(oz.Timeout, match="give security="):
@@ -125,7 +125,7 @@ def test_a_file_without_the_own_key_denies_no_publication(pub):
     pub.publish("any.subject")
 
 
-def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
+def test_a_denied_member_does_not_decide_the_policy_of_a_group(make, ring, peer):
     ring.permit(desk=DESK, other='group = { allow = ["orders.>"] }')
     pub = make(security=ring.security("feed", permissions=True))
     denied = peer(pub, "orders.>", group="workers", policy="failover")
@@ -191,8 +191,8 @@ def test_garbage_of_other_keys_costs_nothing(ring, pub, subscriber):
 
 
 @pytest.mark.parametrize("kind", ["sync"])
-def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, peer):
-    """ROUTER_HANDOVER gives the name of a connection to a peer that knows it."""
+def test_a_frame_of_another_key_on_a_route_takes_the_session_down(ring, pub, peer):
+    """With ROUTER_HANDOVER a peer that knows the routing id of a connection takes the routing id over."""
     victim = peer(pub, "md.eu", ready=False)
     name = victim.router.getsockopt(zmq.ROUTING_ID)
     victim.ready()
@@ -242,7 +242,7 @@ def publish_until_received(pub, sub):
     assert until(received) == b"1"
 
 
-def test_a_listener_whose_key_is_not_trusted_any_more_is_left_and_found_again(make, ring, listener):
+def test_a_listener_is_disconnected_while_its_key_is_not_trusted(make, ring, listener):
     sub = listener()
     pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
     publish_until_received(pub, sub)

@@ -98,7 +98,7 @@ def test_prefixes_of_several_connections_end_each_by_itself(pub, raw):
 
 
 def _denied(pub, socket):
-    """Service a SUB, which sends its subscriptions only then, and return how many were denied."""
+    """Return the number of denied subscriptions. A SUB sends its subscriptions only while a call services it."""
     socket.poll(0)
     return pub.stats.denied
 
@@ -141,7 +141,7 @@ def test_rights_that_end_cut_the_connection(ring, pub, raw):
     pub.wait_for_subscribers(count=3, timeout=DEADLINE)
     ring.permit(desk='subscribe = { allow = ["md.us.>"] }', other='subscribe = { allow = [">"] }')
     until(lambda: _denied(pub, desk))
-    # It has connected again, and has what it may have.
+    # The SUB has connected again with the granted prefixes.
     while desk.poll(0):
         desk.recv_multipart()
     assert subjects_of(pub, desk, "md.eu", "md.us.x") == {"md.us.x"}

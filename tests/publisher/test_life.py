@@ -1,4 +1,4 @@
-"""The life of a publisher: close, the end of the program, garbage, an idle publisher."""
+"""Life cycle of a publisher: close, end of the program, garbage, idle publisher."""
 
 import gc
 import os

@@ -94,7 +94,7 @@ def test_a_large_payload_is_refused_with_and_without_subscribers(make, join, siz
     with pytest.raises(ValueError, match=text):
         publisher.publish("a", b"x" * size)
     peer = join(publisher, "a")
-    # The second message is published without a look at the route.
+    # The second message is published with the cached route.
     publisher.publish("a", b"0")
     publisher.publish("a", b"1" * 100)
     with pytest.raises(ValueError, match=text):

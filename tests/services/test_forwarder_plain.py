@@ -50,7 +50,7 @@ def test_only_messages_with_a_prefix_of_the_pattern_reach_the_forwarder(stage, p
     assert proxy.stats.message_bytes < 100_000
 
 
-def test_a_group_behind_it_is_never_ready_and_the_error_says_why(stage, proxy):
+def test_a_group_behind_it_is_never_ready_and_the_error_has_the_reason(stage, proxy):
     publisher(stage, proxy)
     sub = subscriber(stage, proxy)
     sub.subscribe("a.b", group="workers")

@@ -28,7 +28,7 @@ def test_an_unknown_loss_is_said_once_there_is_room():
     assert sender.told == [GAP]
 
 
-def test_a_sender_that_starts_later_is_not_told_what_its_epoch_says():
+def test_a_later_sender_gets_no_gap_of_losses_in_its_epoch():
     numbering, sender = Numbering(), Sender()
     sender.has_room = True
     assert [numbering.take(), numbering.take()] == [0, 1]

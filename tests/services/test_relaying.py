@@ -52,8 +52,8 @@ def test_only_so_many_publishers_are_remembered(monkeypatch):
     st.lists(st.tuples(st.sampled_from(["come", "drop", "restart"]), st.integers(1, 5)), max_size=40),
     st.booleans(),
 )
-def test_passed_on_and_lost_come_to_what_was_published(steps, tells):
-    """A link that restarts hears from then on, and reports all before as lost, or nothing."""
+def test_forwarded_plus_lost_equals_published(steps, tells):
+    """A restarted link receives later messages, and reports all earlier messages as lost, or none."""
     relay, number, passed, lost, is_new = Relaying(), 0, 0, 0, False
     relay.take(A, 0, 0)
     for what, count in steps:

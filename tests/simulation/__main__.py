@@ -32,7 +32,7 @@ ENOUGH = 300
 
 
 def world_of(seed):
-    """Return the world of a seed: three of five seeds are worlds of links, which cost less."""
+    """Return the world of a seed. Three of five seeds are worlds of links, which run faster."""
     worlds = {1: BusWorld, 3: TwinWorld, 5: OneWayWorld, 6: BridgeWorld, 8: BusWorld}
     return worlds.get(seed % 10, LinkWorld)
 
@@ -41,8 +41,8 @@ def run_some(seeds, only=None):
     """Run seeds; return the failures and the counts.
 
     Args:
-        seeds: to run.
-        only: name of the world; None for the world of each seed.
+        seeds: numbers.
+        only: name of the world, or None for the world of each seed.
     """
     counter, failed = Counter(), []
     with counting(counter):
@@ -60,7 +60,7 @@ def missing(counter):
 
 
 def cut_down(world, seed, kind):
-    """Return few faults and actors with which a seed still fails in the same way.
+    """Return a small set of faults and actors with which a seed still fails in the same way.
 
     Args:
         world: of the seed.
@@ -80,7 +80,7 @@ def cut_down(world, seed, kind):
 
 
 def report(world, seed, kind, text):
-    """Print a failure, and the faults and actors that it needs."""
+    """Print a failure with the faults and actors that cause it."""
     every = world(seed).faults
     faults, actors = cut_down(world, seed, kind)
     places = ",".join(str(every.index(item)) for item in faults)
@@ -130,7 +130,7 @@ def main(arguments=None):
     for world in WORLDS.values():
         run(0, world)
     gc.freeze()
-    # Worlds are full of cycles: a process that ends costs less than to find them.
+    # Worlds are full of reference cycles. A process that ends frees them in less time than garbage collection.
     with multiprocessing.Pool(given.jobs, gc.disable, maxtasksperchild=1) as pool:
         for some, counts in pool.imap(partial(run_some, only=given.world), parts):
             for item in some:

@@ -22,7 +22,7 @@ NAMES = ("slow", "desk", "lab", "risk")
 """Nodes of a bus."""
 LAN, WAN = "lan", "wan"
 SLOW = "slow"
-"""Node whose program takes long for each news, so that its queue drops some."""
+"""Node with a slow program, so that its queue drops news."""
 SERVER, FORWARDERS = "server", ("bridge-1", "bridge-2")
 CONVERGES = 10.0
 """Virtual seconds after the last fault within which all nodes are ready."""
@@ -33,24 +33,24 @@ SETTLES = 10.0
 DRAINS = 1.5
 """Virtual seconds within which the slow node has handled its queue."""
 NEWS, JOBS, REQUESTS = 8, 3, 4
-"""Of each virtual second."""
+"""Messages in each virtual second."""
 JOB_TIME = 0.25
-"""Virtual seconds that a member handles a job: many faults hit a member that has one."""
+"""Virtual seconds that a member handles a job. They are long, so that many faults hit a member with a job."""
 SMALL_BYTES, SMALL_MARK = 500, 20
-"""Options of nodes whose streams are full after some messages."""
+"""Limits of nodes whose streams are full after some messages: bytes, and high-water mark."""
 JUMP_NEWS, JUMP_PAUSE = 30, 0.001
-"""News of a node whose clock has jumped, and virtual seconds between them: while it loses its peers."""
+"""News of a node whose clock has jumped, and virtual seconds between two news. Meanwhile it loses its peers."""
 CLOSING = (0.5, 1.0, 8.0)
 """Virtual seconds that a node may take to close."""
 SECONDS = (0.1, 0.5, 2.0, 4.0, 7.0)
 CALM = 1.5
-"""Seconds of faults between two nodes, all together, after which a link still resumes. A node is silent after 2 s."""
+"""Total seconds of faults between two nodes with which a link still resumes. A node is silent after 2 s."""
 PATTERN = "news.*"
 SUBJECTS = ("news.x", "news.y", "news.z")
 LATE = 0.25
 """Virtual seconds that a request may last longer than its timeout."""
 LAST_REQUESTS, LAST_TIME = 4, 0.02
-"""Requests just before a node ends, and virtual seconds from them to the end: the node has some of them then."""
+"""Requests just before a node ends, and virtual seconds from the requests to the end. The node still has requests."""
 
 
 class NodeLife(Life):
@@ -58,7 +58,7 @@ class NodeLife(Life):
 
     Attributes:
         bus: of the node.
-        node: as the program has it.
+        node: object of the program.
         origin: id of the node.
         began: number of the last news before it began.
         is_small: whether its streams are full after some messages.
@@ -140,7 +140,7 @@ class BusWorld(World):
     # processes
 
     def _settings(self, name, bus):
-        """Return how a process finds others: by a directory, or with endpoints on hosts that are apart."""
+        """Return the settings by which a process finds peers: a directory, or endpoints of other hosts."""
         if not self.is_apart and not self.has_two_endpoints:
             return {"directory": "/host"}
         actors = (*NAMES, *FORWARDERS)
@@ -235,7 +235,7 @@ class BusWorld(World):
             await node.publish("job", number)
 
     def _last_requests(self):
-        """Return the requests before the ends of nodes."""
+        """Return the requests that are sent just before nodes end."""
         ends = [fault for fault in self.faults if fault.kind in ("kill", "close")]
         return [
             self._later(fault.at - LAST_TIME, partial(self._request_other, fault.who[0]))
@@ -245,7 +245,7 @@ class BusWorld(World):
         ]
 
     async def _request_other(self, name):
-        """Send a request that may go to a node, and to another one if that node is lost."""
+        """Send a request to a node, and to another node if that node is lost."""
         node = self.nodes[self.random.choice([item for item in self.names if item != name])]
         await self._request(node, self.random.choice(("svc.any", f"svc.{name}")), timeout=3.0, retries=1)
 
@@ -375,7 +375,7 @@ class BusWorld(World):
             await self._request_many(self.nodes[name], "svc.all", wanted=self.names)
         last = [await self._publish(name, subject) for name in self.names for subject in SUBJECTS]
         await self._until(lambda: not self._late(last), SETTLES, 0.25)
-        # The slow node has some news in its queue.
+        # The slow node still has news in its queue.
         await asyncio.sleep(DRAINS)
         await self._until(lambda: not self._has_unreported(), REPORTS, 1.0)
         return last
@@ -422,7 +422,7 @@ class BusWorld(World):
         return None in every or sum(every) >= len(self._missing(life, origin))
 
     def _missing(self, life, origin):
-        """Return the news of a publisher after the first that has arrived which have not."""
+        """Return the missing news of a publisher after the first news that has arrived."""
         heard = life.heard[origin]
         # A forwarder may pass news on that it received for an earlier life of the subscriber.
         own = [item for item in heard if item > life.began]
@@ -441,7 +441,7 @@ class BusWorld(World):
         self._check_jobs()
 
     def _check_life(self, life, origin, published):
-        """News arrive once and in order, and missing ones are counted by gaps."""
+        """Check that news arrive once and in order, and that gaps count missing news."""
         heard, gaps = life.heard[origin], life.gaps[origin]
         # After a fault, messages of one forwarder may arrive after newer messages of the other forwarder.
         self._check_received(
@@ -481,13 +481,13 @@ class BusWorld(World):
         tokens = [item for subject in subjects for item in self.plain_requests[origin, subject]]
         lost = sum(life not in self.served[token] for token in tokens)
         check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
-        # A node that has ended may have been told of losses behind the last news that it received.
+        # A node that has ended may have received gaps of losses behind its last news.
         is_exact = life.is_over or self.is_bridged or counted <= len(missing) + lost
         check(is_exact, "{} misses {}, and gaps count {}", life.name, missing, gaps)
         check(life.before[origin] <= counted, "{} counts {} before messages", life.name, life.before[origin])
 
     def _check_jobs(self):
-        """Each job is handled if its publisher lives, and again only if it is marked as redelivered."""
+        """Check that each job of a living publisher is handled, and again only if it is marked as redelivered."""
         over = {life.origin for life in self.lives if life.is_over}
         dropped = {life.origin: self._count_drops(life.node.stats) for life in self.lives}
         # A forwarder that ends may have passed a job on, while its publisher gives it to another member. So may a

@@ -1,4 +1,4 @@
-"""Failures that a run would not notice: a loop logs the exception of a callback and goes on, and so does oz."""
+"""Detection of logged failures: event loops and oz log the exception of a callback, and continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.ledger import check
 
 
 class _Errors(logging.Handler):
-    """Keeps the texts of errors."""
+    """Texts of logged errors."""
 
     def __init__(self):
         super().__init__(logging.ERROR)
@@ -22,7 +22,7 @@ class _Errors(logging.Handler):
 
 
 async def unfailing(work):
-    """Await something. Meanwhile no callback of the loop may raise, and oz may log no error."""
+    """Await `work`. Fail if a callback of the loop raises, or if oz logs an error."""
     failed, errors, logger = [], _Errors(), logging.getLogger("oz")
     before = logger.level, logger.propagate
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))

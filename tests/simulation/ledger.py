@@ -1,4 +1,4 @@
-"""Checks of a run, and the reading of patterns that they use."""
+"""Checks of a run, and a matcher of patterns for the checks."""
 
 from __future__ import annotations
 

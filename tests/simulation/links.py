@@ -26,15 +26,15 @@ SETTLES = 10.0
 DRAINS = 3.0
 """Virtual seconds within which slow subscribers and workers have handled their queues."""
 MESSAGES, JOBS = 30, 5
-"""Of each virtual second."""
+"""Messages in each virtual second."""
 FAULTS = 8
-"""Faults of a run at most."""
+"""Maximum number of faults of a run."""
 SMALL_BYTES, SMALL_MARK = 100, 20
 FEW_BYTES, FEW_UNACKNOWLEDGED = 600, 200
-"""Pending bytes of a publisher that has few, and how many of them it sends without an acknowledgement."""
+"""Limits of a publisher with a small window: pending bytes, and bytes sent without an acknowledgement."""
 ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000", "p3": "tcp://10.0.0.3:7000"}
 SOMETIMES_PLAIN = "p3"
-"""Publisher that has links in some of its lives only. Its only subscriber is "any"."""
+"""Publisher that has links in some of its lives only. Its only subscriber is `any`."""
 SUBSCRIBERS = ("all", "some", "slow", "newest", "ann", "bob", "any")
 PATTERNS = {
     "any": ["a.>"],
@@ -265,7 +265,7 @@ class LinkWorld(World):
         return found
 
     def _check_life(self, life, origin, published):
-        """Messages arrive once and in order, and missing ones are counted by gaps."""
+        """Check that messages arrive once and in order, and that gaps count missing messages."""
         heard, gaps = life.heard[origin], life.gaps[origin]
         self._check_received(life, origin, published, may_swap=life.name == "newest")
         wanted = [
@@ -299,7 +299,7 @@ class LinkWorld(World):
         check(None in every or before <= sum(every), "{} counts {} before messages", life.name, before)
 
     def _check_jobs(self):
-        """Each job of a living publisher is handled, and again only if it is marked as redelivered."""
+        """Check that each job of a living publisher is handled, and again only if it is marked as redelivered."""
         dropped = Counter()
         for name in self.publishers:
             dropped[engine_of(self.members[name]).origin] = self._count_drops(self.members[name].stats)
@@ -314,9 +314,9 @@ class LinkWorld(World):
 
 
 class OneWayWorld(LinkWorld):
-    """Runs with connections that lose everything in one direction.
+    """Runs with connections that lose all bytes of one direction.
 
-    Subscribers also subscribe on such connections, which publishers must learn while nothing heals the connection.
+    Subscribers also subscribe on such connections. Publishers must get the subscriptions although no fault ends.
     """
 
     KINDS = (*LinkWorld.KINDS, ("mute", 6))

@@ -1,4 +1,4 @@
-"""Counts of mechanisms in a run: a simulation in which a mechanism never fires proves nothing about it."""
+"""Counts of mechanisms in a run. A simulation proves nothing about a mechanism that never fires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of one seed of a world."""
+"""Run of a world with one seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from simulation.ledger import Violation
 
 
 def run(seed, kind, mechanisms=None, faults=None, actors=None):
-    """Run one seed of a kind of world; return the violation, or None."""
+    """Run a world with one seed; return the violation, or None."""
     try:
-        # No socket of a run needs a file descriptor, and counting the free ones takes a thread.
+        # Sockets of a run need no file descriptor, and counting free descriptors needs a thread.
         with (
             patch.object(descriptors, "need", lambda count, purpose: None),
             patch.object(descriptors, "need_for_node", lambda: None),

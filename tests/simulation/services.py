@@ -20,7 +20,7 @@ from oz.transport.steps import run_async
 CLOSE_TIMEOUT = 5.0
 """Virtual seconds that a service may take to close."""
 LOOK = 0.01
-"""Virtual seconds between two looks of a service that closes."""
+"""Virtual seconds between two polls of a service that closes."""
 
 
 class _LegEngine(VirtualEngine, bridge_leg.LegEngine):
@@ -28,11 +28,11 @@ class _LegEngine(VirtualEngine, bridge_leg.LegEngine):
 
 
 class SimulatedService:
-    """A service that runs in the loop of a bus.
+    """Service that runs in the loop of a bus.
 
     Attributes:
         host: name for faults.
-        service: as `oz.services` has it.
+        service: object of `oz.services`.
         closed: whether it was closed or killed.
     """
 
@@ -94,7 +94,7 @@ class SimulatedService:
         self._engine.finish(end)
 
     def kill(self):
-        """End the service as `kill -9` does."""
+        """End the service without BYE, as `kill -9` does."""
         self.closed = True
         self._network.kill(self.host)
         self._stop()

@@ -37,7 +37,7 @@ REGRESSIONS = {
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    """Log nothing, and collect no garbage: worlds are full of cycles, which take a quarter of the time to find."""
+    """Disable logging, and garbage collection, which would take a quarter of the time."""
     caplog.set_level(logging.CRITICAL, "oz")
     gc.disable()
     yield

@@ -1,4 +1,4 @@
-"""Parts of all worlds: faults and their schedule, the run, and checks of what one subscriber received."""
+"""Common parts of all worlds: faults and their schedule, the run, and checks of the messages of one subscriber."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class World:
         self.lives, self.tasks, self.down, self.numbers = [], [], set(), 0
 
     def run(self):
-        """Run everything, and check the result."""
+        """Run the world, and check the result."""
         with self.bus:
             self.bus.run(unfailing(self._main()))
         return self
@@ -150,7 +150,7 @@ class World:
             await asyncio.sleep(each)
 
     def _check_received(self, life, origin, published, *, may_swap=False):
-        """Each message of a publisher arrives once, and in order unless another order is allowed."""
+        """Check that each message of a publisher arrives once, and in order unless another order is allowed."""
         heard, gaps = life.heard[origin], life.gaps[origin]
         check(may_swap or heard == sorted(heard), "{} received {} out of order", life.name, heard)
         check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
@@ -159,7 +159,7 @@ class World:
         self.mechanisms["gap without a count"] += sum(count is None for count in gaps)
 
     def _check_handled(self, number, handled, *, may_repeat=False):
-        """A job is handled again only if it is marked as redelivered.
+        """Check that a job is handled again only if it is marked as redelivered.
 
         Args:
             number: of the job.

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.sized
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_whatever_matches_begins_with_a_prefix(dialect):
+def test_each_matching_subject_begins_with_a_prefix(dialect):
     @settings(max_examples=size(25, 6000))
     @given(few_patterns(dialect), few_subjects(dialect))
     def law(text, subject):

@@ -129,7 +129,7 @@ def test_a_break_that_changes_the_meaning_is_not_made(monkeypatch):
         for_engine("a" * 300)
 
 
-def test_an_unknown_parser_leaves_what_is_short(monkeypatch):
+def test_an_unknown_parser_leaves_short_texts(monkeypatch):
     monkeypatch.setattr("oz.subjects.prefixes.literal.core", None)
     assert for_engine("a" * 200) == "a" * 200
     with pytest.raises(ValueError, match="cannot locate"):

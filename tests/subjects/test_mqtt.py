@@ -50,7 +50,7 @@ def test_a_shared_subscription_is_refused_and_says_group(text, advice):
 
 
 @each("text", ["$share", "$shared/g/x", "$SHARE/g/x", "a/$share/g/x", "$share_/g"])
-def test_what_only_looks_like_a_shared_subscription_is_a_filter(text):
+def test_a_text_like_a_shared_subscription_is_a_filter(text):
     assert oz.compile(text, "mqtt").matches(text)
 
 

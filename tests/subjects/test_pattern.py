@@ -142,7 +142,7 @@ def test_zmq_is_a_plain_prefix():
     assert oz.compile("", "zmq").matches(b"\xff")
 
 
-def test_lenient_takes_a_misplaced_wildcard_literally_in_rv():
+def test_lenient_reads_a_misplaced_wildcard_as_a_literal_in_rv():
     pattern = oz.compile("a.>.*", "rv", lenient=True)
     assert pattern.matches("a.>.*")
     assert not pattern.matches("a.>.b")

@@ -190,9 +190,9 @@ def test_brute_force(pieces, longest, count):
         ("(?:a+b|ab+){2}", ["aa", "abaa", "abab", "abb"]),
     ],
 )
-def test_what_is_sure_to_follow_a_repeat_is_in_the_prefix(text, heads):
+def test_a_literal_that_must_follow_a_repeat_is_in_the_prefix(text, heads):
     assert [head.decode() for head in literal_prefixes(text).heads] == heads
 
 
-def test_what_would_take_long_to_lengthen_is_left_as_it_is():
+def test_a_prefix_that_is_slow_to_lengthen_stays_short():
     assert literal_prefixes("(?:a+){5000}").heads == (b"aa",)

@@ -101,7 +101,7 @@ def test_an_unknown_dialect_is_a_configuration_error_that_lists_the_dialects(dia
 
 @each("dialect", oz.DIALECTS)
 @each("wrong", [None, 3, 1.5, ["a"], ("a",), object])
-def test_what_is_neither_str_nor_bytes_is_a_type_error(wrong, dialect):
+def test_another_type_than_str_and_bytes_is_a_type_error(wrong, dialect):
     with pytest.raises(TypeError, match="str or bytes"):
         oz.compile(wrong, dialect)
     with pytest.raises(TypeError, match="str or bytes"):
@@ -136,7 +136,7 @@ def test_a_text_dialect_refuses_bytes_that_are_not_utf8(dialect):
 
 
 @each("dialect", BYTE_DIALECTS)
-def test_a_byte_dialect_takes_escaped_text_for_its_bytes(dialect):
+def test_a_byte_dialect_decodes_escaped_text(dialect):
     pattern = oz.compile("ab\udcff", dialect)
     oz.validate_subject("ab\udcff", dialect)
     assert pattern == oz.compile(b"ab\xff", dialect)

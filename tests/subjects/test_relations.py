@@ -105,7 +105,7 @@ def literals():
 
 @pytest.mark.sized
 @pytest.mark.parametrize("dialect", PATTERNS)
-def test_an_automaton_takes_what_its_pattern_matches(dialect):
+def test_an_automaton_accepts_the_subjects_of_its_pattern(dialect):
     for pattern in PATTERNS[dialect][:: size(4, 1)]:
         automaton = relations.automaton_of(pattern)
         taken = {
@@ -236,7 +236,7 @@ def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
         ("regex:(?i)ss", "regex:ß", False, False),
     ],
 )
-def test_what_covers_and_what_overlaps(first, second, covers, overlaps):
+def test_covering_and_overlapping_patterns(first, second, covers, overlaps):
     first, second = oz.compile(first), oz.compile(second)
     assert first.covers(second) is covers
     assert first.overlaps(second) is overlaps

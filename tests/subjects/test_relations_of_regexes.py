@@ -57,7 +57,7 @@ def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
         "((?1)?a).*", "(?a:\\w).*", "(?:[^b]|[^s]).*", "[^b.]?(?i:k).*"
     ],
 )  # fmt: skip
-def test_a_regex_beyond_what_is_certain_is_undecidable(text):
+def test_a_regex_with_uncertain_constructs_is_undecidable(text):
     pattern = oz.compile(text, "regex")
     with pytest.raises(oz.Undecidable, match="regex"):
         pattern.covers(oz.compile("a.>"))

@@ -53,7 +53,7 @@ def test_text_and_relation_of_a_translation(spec, dialect, exchange, text, relat
     assert (found.counterexample is None) is (relation in ("exact", "undecided"))
 
 
-def test_the_examples_tell_what_differs():
+def test_the_examples_show_the_difference():
     found = translate(oz.compile("mqtt:+/b"), "nats", exchange=True)
     assert (found.also_matches, found.misses) == ("$.b", ".b")
     assert translate(oz.compile("time.*.east"), "redis").also_matches == "time...east"

@@ -18,7 +18,7 @@ REVISION = 7
 
 
 def state(name):
-    """Return a machine: in a state, or in ASKING with a plain connection, or after its handshake."""
+    """Return a state machine: in a state, or in ASKING with a plain connection, or after its handshake."""
     fallback = Fallback(100.0)
     if name in (OPEN, REACHED, PREFIX):
         assert fallback.refused(100.0)

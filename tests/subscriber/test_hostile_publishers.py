@@ -26,7 +26,7 @@ def kind(request):
 
 
 class Attacker:
-    """A publisher of links that sends what a test says."""
+    """Publisher of links that sends only the frames of a test."""
 
     def __init__(self):
         self.endpoint = free_endpoint()
@@ -136,7 +136,7 @@ def test_messages_of_invented_streams_are_unwanted(make, attacker, feed):
 def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, feed, overflow):
     sub = attacked(make, attacker, feed)
     queued = sub.subscribe("b", overflow=overflow, delivery=Delivery(max_pending=5))
-    # From now on it has a queue of its own, which is not read.
+    # Now the subscription has a queue of its own, and the program does not read it.
     with pytest.raises(Timeout):
         queued.receive(timeout=0)
     attacker.greet(sub)

@@ -159,7 +159,7 @@ def test_servers_names_the_certificate_of_an_endpoint(make, ring, pub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pub, sub):
+def test_a_key_that_is_refused_while_connected_is_reported_and_dialled_again(ring, pub, sub):
     sub.subscribe("md.eu")
     sub.wait_ready(timeout=DEADLINE)
     ring.distrust("desk")
@@ -176,7 +176,7 @@ def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pu
     assert (payloads, refusals) == ([b"1"], [])
 
 
-def test_a_publisher_whose_key_is_not_trusted_any_more_is_left(ring, pub, sub):
+def test_a_publisher_whose_key_is_not_trusted_any_more_is_disconnected(ring, pub, sub):
     sub.subscribe("md.eu")
     sub.wait_ready(timeout=DEADLINE)
     ring.trusted.joinpath("feed.key").unlink()
@@ -288,7 +288,7 @@ def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):
     assert sub.stats.denied == 2
 
 
-def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights):
+def test_a_bound_subscriber_drops_messages_that_a_key_may_not_publish(make, ring, rights):
     sub = make(bind="tcp://127.0.0.1:*", security=rights)
     sub.subscribe(">")
     with zmq.Context() as context, ring.equip(context.socket(zmq.PUB), "feed", "desk") as raw:
@@ -317,7 +317,7 @@ def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
 
 
 def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
-    """A publisher that repeats the origin of another one is no second link to it."""
+    """A publisher with the origin of another publisher does not count as a second link to that publisher."""
     honest, forger = feed("feed", permissions=False), feed("other", permissions=False)
     forger._engine.origin = honest._engine.origin
     forger._engine._sessions.origin = honest._engine.origin
@@ -372,7 +372,7 @@ def test_a_limit_of_the_publisher_is_named(make, ring, feed):
 
 
 @pytest.mark.parametrize("group", [None, "workers"])
-def test_each_subscription_that_is_denied_after_others_is_told(sub, group):
+def test_each_later_denied_subscription_is_reported(sub, group):
     for number in range(20):
         sub.subscribe(f"orders.{number}", group=group)
         with pytest.raises(oz.PermissionDenied, match=rf"orders\.{number}'"):

@@ -78,7 +78,7 @@ def test_threads_share_the_messages(sub, feed):
     assert sorted(got) == list(range(5_000))
 
 
-def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
+def test_a_full_queue_blocks_other_subscriptions_only_until_it_is_read(sub, feed):
     full = sub.subscribe("a", delivery=Delivery(max_pending=10))
     other = sub.subscribe("b")
     sub.wait_ready(timeout=DEADLINE)
@@ -204,7 +204,7 @@ def test_the_end_of_its_context_closes_a_subscriber_of_asyncio(feed):
     assert errors == []
 
 
-def test_a_subscriber_that_is_garbage_says_bye_although_its_sockets_are_finalized_first():
+def test_a_subscriber_that_is_garbage_sends_bye_although_its_sockets_are_finalized_first():
     gc.collect()
     gc.disable()
     try:

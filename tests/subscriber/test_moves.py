@@ -123,7 +123,7 @@ def test_only_messages_behind_the_position_of_the_second_answer_are_delivered(se
     assert sub._engine.places[script.endpoint].plain is None
     script.batch(1, 5, "a.3")
     script.answer(7)
-    # A backlog goes out behind the answer.
+    # The publisher sends a backlog after the answer.
     script.batch(2, 6, "a.4")
     script.batch(3, 7, "a.5")
     attend(sub, script, lambda: sub.stats.repeated == 3)

@@ -10,7 +10,7 @@ from support.waiting import DEADLINE, Thread, until
 
 
 class Pair:
-    """Publisher and subscriber of a filtering."""
+    """Publisher and subscriber with one kind of filtering."""
 
     def __init__(self, filtering):
         self.pub = oz.Publisher("tcp://127.0.0.1:*")

@@ -105,7 +105,7 @@ def test_each_publisher_that_refuses_a_subscription_is_reported(make, open_feed)
         sub.wait_ready(timeout=DEADLINE)
 
 
-def test_a_second_way_to_the_same_publisher_says_bye(make, feed):
+def test_a_second_connection_to_the_same_publisher_sends_bye(make, feed):
     sub = make(feed.endpoint)
     sub.subscribe("a.*")
     sub.wait_ready(timeout=DEADLINE)
@@ -124,7 +124,7 @@ def test_a_second_way_to_the_same_publisher_says_bye(make, feed):
         sub.receive(timeout=0.1)
 
 
-def test_a_timeout_names_what_is_missing(make, feed):
+def test_a_timeout_names_its_reason(make, feed):
     with pytest.raises(Timeout, match=r"no subscription: call subscribe\(pattern\)"):
         make(feed.endpoint).receive(timeout=0)
     unconnected = make()

@@ -1,1 +1,1 @@
-"""What tests share: waiting, programs, ports, buses, vectors, sizes."""
+"""Helpers of tests: waiting, programs, ports, buses, vectors, sizes."""

@@ -13,7 +13,7 @@ import pytest
 def each(names, cases):
     """Run a test once for each case, as `pytest.mark.parametrize` does, but as one test.
 
-    All cases run, whatever fails before them, and a failure says which ones failed. They share the fixtures.
+    All cases run, also after a failure, and the error lists the failed cases. The cases share the fixtures.
 
     Args:
         names: of the arguments, with commas between or in a list.

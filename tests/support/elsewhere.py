@@ -1,4 +1,4 @@
-"""Has Python look as it does on a system that is not POSIX: run before oz is imported."""
+"""Simulation of a system that is not POSIX; it runs before the import of oz."""
 
 # The standard library and other packages need these modules, so they are imported before they are hidden.
 import asyncio  # noqa: F401
@@ -42,7 +42,7 @@ _NAMES = {
 
 
 def hide():
-    """Hide them, in this process, for good."""
+    """Hide the modules and functions of POSIX until the process ends."""
     pair, unix = socket.socketpair, socket.AF_UNIX
     # Python has one of its own there, over TCP.
     socket.socketpair = lambda: pair(unix)

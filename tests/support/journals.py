@@ -20,7 +20,7 @@ def content(*key):
 
 
 def key_of(payload):
-    """Return the key that `content` made a payload of."""
+    """Return the key of a payload of `content`."""
     return tuple(map(int, payload.split(b" ", 1)[0].split(b".")))
 
 

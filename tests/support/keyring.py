@@ -1,4 +1,4 @@
-"""Keys in a directory, and what trusts them, for tests of security."""
+"""Keys, trusted keys and permissions in a directory, for tests of security."""
 
 import shutil
 
@@ -61,7 +61,7 @@ class Keyring:
         (self._directory / f"{name}.toml").write_text(text)
 
     def file(self, name):
-        """Return the path of that file."""
+        """Return the path of the security file of a user."""
         return str(self._directory / f"{name}.toml")
 
     def security(self, name, *, permissions=False, **options):

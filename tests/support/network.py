@@ -42,7 +42,7 @@ DROPS = """
 
 
 def missing():
-    """Return the reason why this machine cannot build such a network; None if it can."""
+    """Return the reason why this machine cannot create a network of namespaces, or None if it can."""
     for tool in ("ip", "nft"):
         if shutil.which(tool) is None:
             return f"no network namespaces: the command {tool} is not installed"
@@ -92,10 +92,10 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, *map(str, arguments)]
 
     def lose(self, percent, protocol="udp"):
-        """Lose a percentage of the incoming packets at random; 100 is an outage, 0 ends it.
+        """Drop a percentage of the incoming packets at random; 100 is an outage, 0 ends it.
 
         Args:
-            percent: of them, to a tenth.
+            percent: of the incoming packets, rounded to a tenth.
             protocol: `"udp"` or `"tcp"`.
         """
         run(*self.command("nft", "-f", "-"), text=RULES.format(drops=self.drops(percent, protocol)))
@@ -125,11 +125,11 @@ class Network:
     """Hosts on a bridge; use it in `with`."""
 
     def __init__(self, hosts, delay=0.0):
-        """Build it.
+        """Create the namespaces.
 
         Args:
-            hosts: how many.
-            delay: seconds from one to another.
+            hosts: number of hosts.
+            delay: seconds from one host to another.
         """
         prefix = f"oz{os.getpid()}n{next(_numbers)}"
         self._namespaces = []
@@ -156,7 +156,7 @@ class Network:
         return name
 
     def _begin_links(self, delay, count):
-        # A frame passes two of them.
+        # A frame passes two links.
         script = Path(__file__).with_name("slow_links.py")
         command = Host(self._bridge, None).command(sys.executable, script, delay / 2, count)
         self._links = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

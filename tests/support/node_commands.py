@@ -1,4 +1,4 @@
-"""What tests of commands that join a bus share."""
+"""Helpers of tests of commands that join a bus."""
 
 import contextlib
 

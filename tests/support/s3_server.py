@@ -1,4 +1,4 @@
-"""A server of S3's interface: `python s3_server.py BUCKET` says its port, and ends with its input."""
+"""S3 server: `python s3_server.py BUCKET` prints its port, and ends at the end of its input."""
 
 import sys
 

@@ -35,7 +35,7 @@ def _give(waiting):
     now = time.monotonic()
     while waiting and waiting[0][0] <= now:
         _, descriptor, frame = waiting.popleft()
-        with suppress(OSError):  # the other end is down, and a cable keeps nothing
+        with suppress(OSError):  # The other end is down, and a cable does not store frames.
             os.write(descriptor, frame)
 
 
@@ -45,7 +45,7 @@ def main(delay, count):
         one, other = _tap(f"h{number}"), _tap(f"p{number}")
         others |= {one: other, other: one}
     print("ready", flush=True)
-    # All wait for the same time, so that they leave in the order in which they came.
+    # All frames have the same delay, so that they leave in the order of arrival.
     waiting = deque()
     poller = select.poll()
     for descriptor in others:

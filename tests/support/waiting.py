@@ -1,4 +1,4 @@
-"""Waiting with a deadline, for tests that must not sleep and hope."""
+"""Waiting for conditions with a deadline, because tests must not sleep to synchronise."""
 
 import sys
 import threading
@@ -53,7 +53,7 @@ def wait_until_stuck(thread):
     seen = [None] * 20
 
     def stays():
-        # On a busy machine a thread that could run may stay at one place for long too.
+        # On a busy machine a runnable thread may stay at one place for long too.
         if _sleeps(thread):
             frame = sys._current_frames().get(thread.ident)
             seen[:] = [*seen[1:], frame and (frame.f_code, frame.f_lasti)]

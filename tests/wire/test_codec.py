@@ -25,7 +25,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_a_value_comes_back_as_it_was(value):
+def test_a_value_is_decoded_as_it_was_encoded(value):
     codec = MsgpackCodec()
     assert codec.decode(codec.encode(value)) == value
 
@@ -37,7 +37,7 @@ def test_any_bytes_decode_or_raise_an_exception(payload):
 
 
 @each("payload", [b"", b"\xc1", b"\x92\x01", b"\x01\x01", b"\xd9\x02\xff\xfe"])
-def test_what_is_not_one_whole_value_is_refused(payload):
+def test_an_incomplete_or_second_value_is_refused(payload):
     with pytest.raises(ValueError):  # noqa: PT011 - msgpack gives some of them no text
         MsgpackCodec().decode(payload)
 
@@ -48,7 +48,7 @@ def test_a_deep_or_huge_claim_is_refused_without_taking_the_memory_for_it():
             MsgpackCodec().decode(payload)
 
 
-def test_what_msgpack_has_no_form_for_is_a_type_error():
+def test_a_value_without_a_form_in_msgpack_is_a_type_error():
     for value in (object(), datetime.date(2026, 1, 1), {1, 2}):
         with pytest.raises(TypeError):
             MsgpackCodec().encode(value)
@@ -61,7 +61,7 @@ def test_a_codec_is_found_by_name_or_taken_as_it_is():
     assert find_codec("msgpack").encode({"a": 1}) == msgpack.packb({"a": 1})
 
 
-def test_what_is_no_codec_is_refused_with_the_names_there_are():
+def test_an_unknown_codec_is_refused_with_the_known_names():
     with pytest.raises(ValueError, match="msgpack, json"):
         find_codec("yaml")
     with pytest.raises(TypeError, match="encode and decode"):
@@ -77,7 +77,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_a_value_comes_back_from_json_as_it_was(value):
+def test_a_value_is_decoded_from_json_as_it_was_encoded(value):
     codec = JsonCodec()
     assert codec.decode(codec.encode(value)) == value
     assert json.loads(codec.encode(value)) == value
@@ -89,7 +89,7 @@ def test_any_bytes_are_json_or_raise_an_exception(payload):
         JsonCodec().decode(payload)
 
 
-def test_what_json_has_no_form_for_is_refused():
+def test_a_value_without_a_form_in_json_is_refused():
     for value in (object(), b"bytes", {1, 2}):
         with pytest.raises(TypeError, match="JSON has None"):
             JsonCodec().encode(value)

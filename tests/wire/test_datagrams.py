@@ -64,7 +64,7 @@ def test_a_record_comes_back(record):
 
 
 @given(st.lists(SUBJECTS, min_size=1))
-def test_the_prefix_is_what_all_subjects_begin_with(subjects):
+def test_the_prefix_is_common_to_all_subjects(subjects):
     prefix = common_prefix(subjects)
     assert all(subject.startswith(prefix) for subject in subjects)
     assert 0 not in prefix

@@ -38,14 +38,14 @@ def test_a_message_shows_every_field_that_travels():
 
 
 @each("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
-def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
+def test_every_field_except_reply_to_is_an_argument_of_publish(kind):
     _, _, _, *options = inspect.signature(kind.publish).parameters
     # Nodes name the id `message_id`.
     fields = {"message_id" if option == "id" else option for option in options}
     assert {*fields, "reply_to", *OF_FORWARDERS} == set(Extras._fields)
 
 
-def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
+def test_sent_fields_are_decoded_and_the_key_stays_at_the_publisher():
     sent = msgpack.unpackb(msgpack.packb(check_extras(FULL)))
     assert sent == {"headers": {"h": 1}, "reply_to": "r", "id": [b"s", 7]}
     assert decode_extras(sent) == FULL._replace(key=None)
@@ -53,7 +53,7 @@ def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
     assert encode_extras(Extras()) == check_extras(Extras()) == {}
 
 
-def test_what_goes_out_is_not_what_its_publisher_may_still_change():
+def test_sent_headers_are_a_copy():
     headers = {"h": 1}
     found = check_extras(Extras(headers=headers))
     headers["h"] = []
@@ -93,7 +93,7 @@ def test_extras_that_are_not(extras):
         (Extras(key="\ud800"), ValueError, "a key is text"),
     ],
 )
-def test_what_cannot_be_published_is_refused(given, error, text):
+def test_wrong_fields_of_publish_are_refused(given, error, text):
     with pytest.raises(error, match=text):
         check_extras(given)
 

@@ -89,7 +89,7 @@ def test_a_message_crosses_two_forwarders_once_with_all_its_fields(on, join):
     assert got.pending == 0
 
 
-def test_only_what_is_wanted_crosses(on, join):
+def test_only_subscribed_messages_cross(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     forwarder = join("lan", "wan")
     got = far.subscribe("a.*")

@@ -47,7 +47,7 @@ def group(text, name="g", policy="round_robin"):
     return Interest(pattern(text), name, policy)
 
 
-def test_a_bus_is_asked_for_what_the_other_buses_want():
+def test_a_leg_subscribes_to_the_patterns_of_the_other_buses():
     sides = [side(*plain("a")), side(*plain("b", "c")), side(*plain("c"), group("d"))]
     assert wanted(sides, 0) == {*plain("b", "c"), group("d")}
     assert wanted(sides, 1) == {*plain("a", "c"), group("d")}
@@ -114,7 +114,7 @@ def test_no_more_is_asked_for_than_may_enter(asked, allowed, found):
     assert narrow(pattern(asked), compiled) == tuple(pattern(item) for item in found)
 
 
-def test_what_may_enter():
+def test_allow_decides_which_subjects_enter_a_bus():
     assert Side().may_enter(b"a")
     assert not Side([pattern("md.>")]).may_enter(b"a")
     assert Side([pattern("md.>")]).may_enter(b"md.a")

@@ -76,7 +76,7 @@ def test_a_dead_name_server_is_named_and_another_one_is_enough(make, serve):
     second.wait_ready("first", timeout=DEADLINE)
 
 
-def test_two_name_servers_share_what_they_know(make, serve):
+def test_two_name_servers_share_their_nodes(make, serve):
     one = serve(NameServer("tcp://127.0.0.1:*", name="one"))
     two = serve(NameServer("tcp://127.0.0.1:*", name="two", connect=one.endpoint))
     first, second = make("first", connect=one.endpoint), make("second", connect=two.endpoint)
