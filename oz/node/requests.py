@@ -7,9 +7,9 @@ and one member of each group (see `oz.node.responders`). The `reply_to` of the r
 `_INBOX.<node id in hex>.<number>`. A session delivers a message even after a reconnect. Therefore a request is sent
 only once in each stream. A stream in which the request was sent is a *holder* of the request.
 
-A reply is a direct message whose subject is the `reply_to`. A reply counts only if it comes from the peer of a holder.
-Therefore a peer cannot answer a request that it did not receive. A group with redelivery may move a request to another
-member. If such a group has the request, any peer may answer.
+A reply is a direct message whose subject is the `reply_to`. A reply counts only if it comes from a peer to which the
+request was sent. Therefore a peer cannot answer a request that it did not receive. A group with redelivery may move a
+request to another member. If such a group has the request, any peer may answer.
 
 The first reply ends a request. Programs that only observe the bus, and forwarders, receive requests too. Therefore an
 error reply ends the request only if no other stream holds the request. One peer may receive a request in several
