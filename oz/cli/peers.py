@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -56,7 +55,7 @@ def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **j
     if as_json:
         write_json([_data(item) for item in found])
     elif found:
-        write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
+        write_line(plain_table([("name", "host", "pid", "endpoints"), *map(_row, found)]))
     if not found:
         print_stderr(
             ctx,
@@ -90,16 +89,8 @@ def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> 
 
 def _row(peer: oz.Peer) -> tuple[str, ...]:
     where = ", ".join(peer.endpoints) or "-"
-    up = _duration(max(0.0, time.time() - peer.up_since))
-    return printable(peer.name), printable(peer.host) or "-", str(peer.pid), up, printable(where)
+    return printable(peer.name), printable(peer.host) or "-", str(peer.pid), printable(where)
 
 
 def _data(peer: oz.Peer) -> dict[str, Any]:
     return asdict(peer) | {"endpoints": list(peer.endpoints)}
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -49,7 +49,7 @@ from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
 SERVICE_SECONDS = 1.0
-"""Maximum seconds after which a subscriber must be read again. A subscriber answers its publishers only when it is read."""
+"""Maximum seconds after which a subscriber must be read again, because it answers its publishers only when it is read."""
 
 _HELP = """Print the messages whose subject matches one of the PATTERNs, one line each.
 
@@ -167,7 +167,7 @@ def sub(
         shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     with (
         listening() as waiting,
-        _on_bus(ctx, waiting, compiled, delivery, given, dialect, PayloadForm(form))
+        _on_bus(ctx, waiting, compiled, delivery, given, dialect, PayloadForm(form), timeout)
         if is_bus
         else _on_sockets(ctx, waiting, compiled, delivery, given, dialect, filtering, timeout) as source,
     ):
@@ -214,6 +214,7 @@ def _on_bus(
     given: dict[str, Any],
     dialect: str,
     form: PayloadForm,
+    timeout: float,
 ) -> Iterator[_Source]:
     with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(print_loss, ctx)) as node:
         subscription = node.subscribe(patterns, **delivery)
@@ -226,7 +227,8 @@ def _on_bus(
             # The node has logged which peer denies the subscription. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
-        yield _Source(receive, lambda message: [form.write(message.payload)])
+        why_silent = partial(subscription._engine.why_nothing_comes, timeout, subscription._inbox)
+        yield _Source(receive, lambda message: [form.write(message.payload)], why_silent=why_silent)
 
 
 def print_loss(ctx: click.Context, event: oz.Event) -> None:

@@ -257,9 +257,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             Timeout: a condition was not met within `timeout`. The text names the condition and the remedy.
-            PermissionDenied: a peer denies a subscription of this node, or a message that this node has published. If a
-                subscription is denied, each call raises the error while the subscription exists. If messages are
-                denied, the error is raised once for each subject.
+            PermissionDenied: a peer denies a subscription of this node, or a message that this node has published. The
+                error is raised once for each subscription, and once for each subject of denied messages.
             ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, ClosedError: the same reasons as in `publish`.

@@ -113,7 +113,7 @@ def test_peers_lists_the_nodes_of_this_host(oz_run, directory):
         ended = oz_run("peers", *on_bus(directory, "--timeout", "60"))
     assert ended.code == 0
     head, *rows = (line.split() for line in ended.lines)
-    assert head == ["name", "host", "pid", "up", "endpoints"]
+    assert head == ["name", "host", "pid", "endpoints"]
     assert [row[:3] for row in rows] == [
         [item, socket.gethostname(), str(os.getpid())] for item in ("ann", "bär")
     ]

@@ -161,8 +161,8 @@ def prefix(parsed: tuple[Token, ...]) -> bytes:
     """
     count = next(at for at, word in enumerate(parsed) if not isinstance(word, bytes))
     literal = [word for word in parsed[:count] if isinstance(word, bytes)]
-    # `a.#` also matches `a`. Therefore its prefix has no separator. The pattern `.#` is an exception, because it does not
-    # match the empty key.
+    # `a.#` also matches `a`. Therefore its prefix has no separator. The pattern `.#` is an exception: it does not match
+    # the empty key.
     more = any(word is not Wild.ANY for word in parsed[count:])
     if literal and (more or literal == [b""]):
         literal.append(b"")
