@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 STANDBY = "_OZ.STANDBY"
 """A session with this pattern stands by: it receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds without a frame after which a member gets no new messages, if its oldest message is at least as old."""
+"""A member gets no new messages if its subscriber has sent no frame for this number of seconds, and the oldest message
+of the member is at least as old."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536

@@ -1,4 +1,4 @@
-"""Run the engine of a publisher or a node in an event loop, and close it."""
+"""Run and close the engine of a publisher or a node in an event loop."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class LoopAttendance:
             self.attend_by(deadline)
 
     def attend_by(self, deadline: float) -> None:
-        """Call `Engine.attend` at a deadline at the latest, in seconds of the engine's clock."""
+        """Call `Engine.attend` no later than a deadline, in seconds of the engine's clock."""
         loop = self._loop
         if loop is None or deadline >= self._timer_at:
             return
@@ -216,7 +216,7 @@ class LoopLifetime:
         OPEN.add(self)
 
     def forget(self) -> None:
-        """Do not close this engine at the end of the program."""
+        """Make the end of the program no longer close this engine."""
         OPEN.discard(self)
 
     def finish(self, end: float) -> int:
@@ -230,7 +230,7 @@ class LoopLifetime:
         return self.engine.finish(end)
 
     def abort(self) -> None:
-        """Close the sockets without sending BYE, because they cannot send any more."""
+        """Close the sockets without sending BYE, because the sockets cannot send."""
         self.attendance.stop()
         self.forget()
         self.engine.abort()

@@ -93,8 +93,9 @@ class Settings:
         window_bytes: a session's window is full when it holds this number of unacknowledged bytes. The last body may
             exceed the limit.
         pending_bytes: maximum size in bytes of the window, backlogs and held messages of one session together.
-        total_bytes: the same limit for all sessions together. Above this size, backlogs drop messages. The sessions
-            may exceed the limit by 1 ÷ 64, and by streams that make `publish` wait, because such streams drop nothing.
+        total_bytes: the same limit for all sessions together. Above this size, backlogs drop messages. The sessions may
+            exceed the limit by 1 ÷ 64. Streams that make `publish` wait may exceed the limit too, because they drop
+            nothing.
         high_water_mark: maximum number of messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: seconds without a connection after which a session ends.
@@ -380,7 +381,7 @@ class Stream:
         self._append(body, flags)
 
     def drop_oldest(self, count: int) -> int:
-        """Drop at most `count` messages, oldest first, but no redelivered messages; return the dropped number."""
+        """Drop the oldest messages, at most `count`, but no redelivered ones; return the number of dropped messages."""
         if self._conflated:
             return self._drop_conflated(count)
         backlog, dropped, at = self.backlog, 0, 0
@@ -817,7 +818,7 @@ class Session:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether more than half of the window is used, so that the next batch may not fit into the window."""
+        """Whether more than half of the window is used. Then the window may be too small for the next batch."""
         return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
 
     def _has_room(self) -> bool:
@@ -852,7 +853,7 @@ class Session:
                     turn.append(stream)
 
     def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
-        """Remove from window and backlog the messages of a stream that the subscriber may no longer receive.
+        """Remove the messages that the subscriber may no longer receive from the window and the backlog of a stream.
 
         Args:
             stream: stream of the messages.
@@ -952,7 +953,8 @@ class Session:
         """Return whether the session is UP, and no acknowledgement is overdue."""
         if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
             return self.is_up
-        # The subscriber of an idle session may send no frame for 30 seconds. It has time from its first message on.
+        # The subscriber of an idle session may send no frame for 30 seconds. Therefore its time limit begins with the
+        # first unacknowledged message.
         body = self.batches[0].body
         return body is not None and now - body.at < HEARD_WITHIN
 
@@ -1087,7 +1089,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE, which is sent after the window. Count the messages of the backlogs as dropped."""
+        """Queue a BYE, which is sent after all batches. Count the messages of the backlogs as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
         self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

@@ -369,7 +369,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             if session.member != hello.member:
-                # The session carries direct messages for its member, so that another member must not take it over.
+                # The direct messages of the session are for its member. Another member must not get the session.
                 self.replies.append((route, self._bye(links.MALFORMED)))
                 return
         reason = self.admit(hello, user)
@@ -622,8 +622,8 @@ class Sessions:
             self._send_last_values(stream, subjects, sid)
 
     def _compile(self, item: Item) -> Pattern:
-        # Subscribers often have equal patterns. They share one object, because Python's garbage collector visits each
-        # object and stops `publish` meanwhile: without sharing, 50 subscribers caused a pause of 50 ms.
+        # Subscribers often have equal patterns. Equal patterns share one object, because Python's garbage collector
+        # visits each object and stops `publish` meanwhile. Without sharing, 50 subscribers caused a pause of 50 ms.
         key = item.dialect, item.text
         pattern = self._compiled.get(key)
         if pattern is None:
@@ -767,7 +767,7 @@ class Sessions:
     # redelivery and end
 
     def _move_removed(self, session: Session, stream: Stream, *, is_drained: bool = False) -> None:
-        """Move the messages of a stream that no remaining pattern protects to other members.
+        """Move the messages of a stream to other members, except messages that a remaining pattern protects.
 
         The subscriber would drop these messages, because their subscription has ended. A remaining pattern protects the
         messages that it matches, if they were numbered after the subscription of the pattern began. A regex with a time
@@ -854,7 +854,7 @@ class Sessions:
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
-        # By name: if the last member drains and another member joins, the group is a new object.
+        # Find the group by name: if the last member drains and another member joins, the group is a new object.
         name = stream.group.name if stream.group is not None else None
         return next((members for group, members in groups if group.name == name), ())
 

@@ -82,7 +82,7 @@ class SubscriberKeys(Keys):
         if not rights.owns(origin, count):
             return ()
         if not self._has_permissions:
-            # Without permissions every message is allowed, so that no subject needs decoding.
+            # Without permissions every message is allowed. Do not decode the subjects.
             return (effect,)
         denied = rights.denied(effect.flat[0::3], _inboxes_of(effect.flat[2::3]))
         return (effect,) if not denied else _without(effect, denied)

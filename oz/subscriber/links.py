@@ -47,8 +47,8 @@ _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVM
 
 
 _open: set[Dialler] = set()
-"""Open `Dialler` objects. The set prevents their garbage collection, which could close the socket of a subscriber
-before the subscriber."""
+"""Open `Dialler` objects. The set keeps these objects alive. Otherwise the garbage collector could close the socket
+before the subscriber that uses it."""
 
 
 class Dialler:
@@ -149,7 +149,7 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None.
+            # A loop in C: `send` returns None, so that `any` calls it for both frames.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):

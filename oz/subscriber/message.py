@@ -145,7 +145,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def body(self) -> bytes | None:
-        """Payload before the codec has decoded it; None without a codec."""
+        """Payload before decoding; None without a codec."""
         return self[6] if len(self) > 5 else None
 
     def for_delivery(self, arrival: Arrival) -> Self:
