@@ -572,7 +572,7 @@ class Engine(Connections):
         return found
 
     def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
-        """Yield causes of a timeout that are related to keys and permissions. The caller holds the lock."""
+        """Yield possible causes of a timeout: denied messages and missing keys. The caller holds the lock."""
         received, denial = self.dispatcher.stats.received, keys.rights.last_denial()
         if denial is not None and (
             keys.denied != self._named_denials[0] or received == self._named_denials[1]
