@@ -427,7 +427,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
     def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
-        """Drop messages until a message matches; return this message. The caller has already dropped the first.
+        """Drop messages until a message matches; return this message. The last message that was read did not match.
 
         Args:
             read: function that is called with flags, and reads a message or its first frame.

@@ -60,7 +60,7 @@ class Publishing(PublishingBase):
         awaited: the message is published when the subscriber has space again.
 
         Returns:
-            Awaitable. If an await that waits for a full subscriber is cancelled, the message is not published.
+            Awaitable. If an await is cancelled while it waits for a full subscriber, the message is not published.
         """
         # Each read of an attribute of `self` is slow, because the class defines `__getattr__`: read only `_engine`.
         engine = self._engine

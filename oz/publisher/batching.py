@@ -12,7 +12,7 @@ factor detects a program that publishes in a loop while few of its messages matc
 
 A body with several messages has at most `body_bytes` bytes. A message of `alone_bytes` or more gets its own body, so
 that a subscriber with a small `largest_frame` loses only this message. The head of a batch stores the difference of
-successive positions in 32 bits (`oz.wire.links`). Where a difference is not between 1 and 2³² − 1, a new body begins.
+successive positions in 32 bits (`oz.wire.links`). If a difference is not between 1 and 2³² − 1, a new body begins.
 
 The recipients of a message are a tuple of streams. Equal tuples are the same object (see `oz.publisher.routing`).
 Therefore a flush usually compares tuples by identity.
@@ -62,7 +62,7 @@ class Body:
         Args:
             flat: list with three items for each message: subject, payload and extras; None if `frame` is given.
             positions: position of each message, in rising order.
-            frame: messages that are packed already; None to pack the messages of `flat`.
+            frame: packed messages as a BODY frame; None to pack the messages of `flat`.
         """
         self.count = len(positions)
         self.frame = links.encode_body(flat or ()) if frame is None else frame

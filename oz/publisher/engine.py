@@ -301,7 +301,7 @@ class Engine:
 
     @property
     def admit(self) -> Callable[[Hello, str | None], int | None]:
-        """Function that decides about each HELLO; see `Sessions.admit`. The engine calls it under the lock."""
+        """Function called under the lock to admit or refuse each HELLO; see `Sessions.admit`."""
         return self._sessions.admit
 
     @admit.setter
@@ -310,7 +310,7 @@ class Engine:
 
     @property
     def on_session(self) -> Callable[[Session, str], object]:
-        """Function that receives the events of sessions; see `Sessions.on_session`. It is called under the lock."""
+        """Function called under the lock with each event of a session; see `Sessions.on_session`."""
         return self._sessions.on_session
 
     @on_session.setter

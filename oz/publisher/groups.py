@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. The *load*
 of a member is the number of its unacknowledged messages, or with `ack="handled"`, of its unhandled messages. A member
-has *room* if its session is UP and its load is below its prefetch limit. But a member has no room while an
-acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
+has *room* if its session is UP and its load is below its prefetch limit. There is one exception: a member has no room
+while an acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================
 policy      choice

@@ -81,8 +81,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
         Args:
             context: ZeroMQ context of the socket.
             keys: keys of the publisher.
-            longest_prefix: maximum size in bytes of a subscription. The limit also applies to all subscriptions of a
-                connection together, if one of them was denied: the publisher cuts a connection above the limit.
+            longest_prefix: maximum size in bytes of a subscription. After a denied subscription, the limit also applies
+                to all subscriptions of the connection together: the publisher cuts a connection above the limit.
             options: other arguments of `PlainSubscribers`.
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)

@@ -44,8 +44,8 @@ class AttendedInLoop(AttendedEngine, Protocol):
 class LoopAttendance:
     """Calls `Engine.attend` in an event loop: when a descriptor is readable, after `wake`, and at the next deadline.
 
-    Messages that wait in a batch are sent at the end of the loop's current iteration. For this purpose, `is_resting` of
-    the engine is set whenever no call of `attend` is scheduled. Then the first waiting message schedules a call.
+    Messages that wait in a batch are sent at the end of the loop's current iteration. While no call of `attend` is
+    scheduled, `is_resting` of the engine is set, so that the first waiting message schedules a call.
 
     Attributes:
         turned_at: time in seconds at which `await publish(...)` last yielded to the loop.
@@ -179,7 +179,7 @@ class LoopAttendance:
         work()
 
     async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
-        """Run the steps of a wait, and return their result. A cancellation ends the steps while they hold no lock.
+        """Run the steps of a wait, and return their result. A cancellation ends the steps only where they hold no lock.
 
         Args:
             steps: steps to run.

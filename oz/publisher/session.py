@@ -222,7 +222,8 @@ class Stream:
         limit: maximum number of messages in the backlog.
         patterns: number of patterns; 0 when the last subscription has ended.
         joined: rank of the stream among all streams, by the time at which they got their first pattern.
-        matched: number of messages that were offered to this stream, without messages that moved to another member.
+        matched: number of messages that were offered to this stream. Messages that moved to another member do not
+            count.
         numbered: number of messages that have entered the window.
         pending: number of messages in the backlog.
         drops: number of dropped messages for each reason.
@@ -960,7 +961,7 @@ class Session:
 
     @property
     def unreceived(self) -> int:
-        """Number of messages that wait or are not acknowledged, without messages that moved to another member."""
+        """Number of messages that wait or are not acknowledged. Messages that moved to another member do not count."""
         unacked = sum(
             batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
@@ -1075,7 +1076,7 @@ class Session:
         return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
-        """Return the number of pending and dropped messages of each stream, without streams that have none."""
+        """Return the pending and dropped messages of each stream. Streams without such messages are left out."""
         unsent: dict[int, int] = {}
         if self._sent_batches < len(self.batches):
             for index in range(self._sent_batches, len(self.batches)):

@@ -119,8 +119,8 @@ class Sessions:
         rejected: number of malformed frames and invalid acknowledgements.
         now: time of the last event, in seconds.
         card: card that introduces a node in later WELCOMEs; empty if the publisher is not a node.
-        admit: function that decides about each HELLO, called with the HELLO and its user. It returns the reason of a
-            BYE, or None to admit the subscriber.
+        admit: function called with each HELLO and its user. The result is the reason of a BYE, or None to admit the
+            subscriber.
         on_session: function called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not raise.
         drops: number of messages that all sessions have dropped since the start, for each reason.
         by_node: sessions whose HELLO had a card: a dict by node id, each in the order of creation.
@@ -152,7 +152,8 @@ class Sessions:
             last_values: newest message of each subject; None if the publisher does not keep them.
             authorize: function that returns a refusal if a user may not have a subscription, else None.
             owns: function that returns whether a session id belongs to a user.
-            processor_clock: function that returns processor time in seconds. `Interest` measures matches with it.
+            processor_clock: function that returns processor time in seconds. `Interest` measures the time of matches
+                with this function.
             interest: class that holds the patterns of all sessions.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
@@ -288,7 +289,7 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        # Measuring thousands of sessions takes time. Therefore measure again only after `limit` ÷ 64 more bytes.
+        # A measurement of thousands of sessions takes time. Measure again only after `limit` ÷ 64 more bytes.
         self._bytes = min(total, limit - (limit >> 6))
 
     # frames

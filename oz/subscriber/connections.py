@@ -7,7 +7,7 @@ the engine. A `Place` holds the state of one endpoint. An endpoint has a link, a
 `connect` sends frames at once. If the socket is full, the next call sends the frames. `_touched` holds the places that
 may have frames to send.
 
-A signal handler may raise an exception during the delivery of a frame. Then `_undo_frame` undoes the delivery, and
+If a signal handler raises an exception during the delivery of a frame, `_undo_frame` undoes the delivery, and
 `Dialler.read` returns the same frame again.
 """
 
@@ -102,8 +102,8 @@ class Connections(ABC):
         places: dict from endpoints to their state.
         poll: poll object with the descriptors of the sockets.
         keys: keys of the subscriber and its publishers; None without security.
-        denials: refusals that no call has raised yet: a dict from the place and the subscription's number to the inbox
-            of the subscription and the error. For a refused connection the number is 0.
+        denials: refusals that no call has raised yet. Each key is a pair of place and subscription number, and each
+            value is a pair of inbox and error. For a refused connection the number is 0.
         watches_links: whether to read the monitor events of all links. Nodes need these events.
         subscriptions_class: class of `subscriptions`. A node uses a subclass.
         on_link: function called under the lock with a place and an event of its link; see `_report`. It must not

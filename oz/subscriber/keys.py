@@ -73,7 +73,8 @@ class SubscriberKeys(Keys):
 
         Args:
             key: key of the publisher; None for a publisher in the same process.
-            origin: id of the publisher's process. It belongs to the first key that has used it; other keys are denied.
+            origin: id of the publisher's process. The id belongs to the first key that has used it. Messages with this
+                id from other keys are denied.
             effect: messages that have arrived on the link.
         """
         rights = self.rights

@@ -9,9 +9,9 @@ endpoint. Then `dial` connects with a new handle. The engine discards frames tha
 A message is always read completely, because libzmq aborts if a pipe ends inside the read of a multipart message.
 
 A signal handler may raise an exception between two instructions of Python, and at the end of pyzmq's `send` and `recv`,
-because these run signal handlers. If the exception interrupts a message, `begin` and `send` complete the message. If it
-interrupts the engine at any other point, no frame is lost, because `read` returns the same message until the engine
-calls `discard`. A lost frame would force the link to replace its connection.
+which run signal handlers. If the exception interrupts a message, `begin` and `send` complete the message. At any other
+point no frame is lost, because `read` returns the same message until the engine calls `discard`. A lost frame would
+force the link to replace its connection.
 
 The descriptor of a ROUTER signals several messages only once, and a send may consume the signal. Therefore the engine
 checks `is_readable` after each send.

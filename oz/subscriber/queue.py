@@ -4,8 +4,9 @@ Theory of operation
 -------------------
 Messages of a subscription without a handler go to the queue of the subscriber (`shared`). When the program calls
 `receive` of a subscription, or iterates over it, the subscription gets its own queue, and `Subscriber.receive` no
-longer returns its messages. A subscription with a handler always has a queue. But with `inline`, a subscription
-has no queue: its messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the handler.
+longer returns its messages. A subscription with a handler always has a queue. The exception is a subscription with
+`inline`, which has no queue: the messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the
+handler.
 
 A queue holds messages and gaps in order. The gap is reported when the program has received the messages before it. If
 the affected subscriptions have different queues, no single queue can hold the gap. Then the gap goes to

@@ -125,7 +125,7 @@ class Subscriber(SubscriberBase, Pollable):
             EndpointError: the endpoint cannot be used here.
             PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
                 connected: call `connect` again when both sides trust each other. If a key is refused after `connect`
-                has returned, the next call that waits raises the error, and the subscriber tries to connect again.
+                has returned, the next waiting call raises the error, and the subscriber tries to connect again.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))

@@ -45,7 +45,8 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.denials:
             engine.raise_denial(queue.inbox)
         if queue.items and engine.clock() >= engine.attend_at:
-            # Attend before a message leaves the queue: if a signal handler raises in this call, no message is lost.
+            # Read the sockets before a message leaves the queue: if a signal handler raises in this call, no message is
+            # lost.
             _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:
