@@ -1,8 +1,8 @@
 """Endpoints of a publisher: each endpoint for plain subscribers has a second endpoint for links.
 
-For the TCP port `*`, the publisher picks a port whose link port is free too. If the link port of a given port is in
-use, the publisher logs a warning and serves plain subscribers only. Later, `retry` tries to bind the link port again.
-If the endpoint given as `links=` is in use, `bind` raises EndpointError.
+For the TCP port `*`, the publisher picks a port whose link port is free too. If the program gives a port whose link
+port is in use, the publisher logs a warning and serves plain subscribers only. Later, `retry` tries to bind the link
+port again. If the endpoint given as `links=` is in use, `bind` raises EndpointError.
 
 Linux also uses ports above 32,767 for outgoing connections. An outgoing connection can occupy a link port, and
 occupies the port for one more minute after it has ended.

@@ -216,7 +216,7 @@ class Subscriber(SubscriberBase, Pollable):
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscriber is closed or drained. Another thread may close it during the wait.
+            ClosedError: the subscriber is closed or drained. Another thread may close the subscriber during the wait.
             OwnershipError: the subscriber was created before a fork.
         """
         engine, items = self._engine, self._shared.items

@@ -61,7 +61,7 @@ def need_for_endpoint(endpoint: str) -> None:
 def need(count: int, purpose: str) -> None:
     """Raise an error if fewer than `count` file descriptors are free.
 
-    The check reserves nothing: another thread may open descriptors before the caller does.
+    The check reserves no descriptors: another thread may open them before the caller does.
 
     Args:
         count: number of descriptors.

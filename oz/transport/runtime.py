@@ -1,8 +1,8 @@
 """Functions for sockets, clocks and random bytes that publishers and subscribers call.
 
 The context decides which functions are called. A `zmq.Context` means the functions of pyzmq's backend. A context of
-`oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock, so that the same code runs
-without libzmq.
+`oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock, so that publishers and
+subscribers run without libzmq.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ are sent together in one frame (JOINED).
 
 The decoders accept any bytes. For a malformed frame they raise `ProtocolError`, and they compare counts with sizes
 before they allocate memory. MessagePack values need limits: the library msgpack allocates an array as soon as it has
-read the length, and accepts 1,024 nested levels. `max_array_len` limits the length at each level. Small nested values
-need 80 times more memory than on the wire. Therefore the size of control frames is limited, and hooks stop the
+read the length, and accepts 1,024 nested levels. `max_array_len` limits the length at each level. In memory, small
+nested values are 80 times larger than on the wire. Therefore the size of control frames is limited, and hooks stop the
 decoding at nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
