@@ -6,10 +6,10 @@ Future waits, the asyncio socket calls `recv` or `send` of the shadow with NOBLO
 drop-in socket. `_is_ready` decides whether the first waiting Future can be resolved.
 
 The Future of a receive or of an `oz.asyncio.Poller` is resolved when a message that matches has arrived. The Future of
-a plain `zmq.asyncio.Poller` is resolved when libzmq itself reports POLLIN. The reason is that a plain poller polls
-libzmq again when its Future is done, and libzmq does not report a message that oz has already read.
+a plain `zmq.asyncio.Poller` is resolved when libzmq itself reports POLLIN. A plain poller polls libzmq again when its
+Future is done, but libzmq does not report a message that oz has already read.
 
-A task may be cancelled after its Future has received a message, and before the task runs again. In that case
+A task may be cancelled after its Future has received a message, but before the task runs again. In that case
 `ReceiveFuture`, the Future of a receive, gives its message back to the socket.
 
 This module overrides private methods of pyzmq, which have not changed since pyzmq 22.
@@ -80,7 +80,7 @@ class ReceiveFuture(asyncio.Future[Any]):
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: ReceiveFuture, load: Callable[[Any], Any]) -> None:
-        """Convert the message of the Future `received` by `load`, and resolve this Future with the result or error."""
+        """Convert the message of `received` with `load`, and resolve this Future with the result or error."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -110,7 +110,7 @@ class ReceiveFuture(asyncio.Future[Any]):
 
 
 class _Shadow(sub.SubSocket):
-    """Blocking shadow. Its option EVENTS reports a message that oz has kept, and reads no message from libzmq."""
+    """Blocking shadow. The option EVENTS reports a message that oz has kept, without a read from libzmq."""
 
     def get(self, option: int) -> Any:
         if option != _EVENTS:
@@ -244,7 +244,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             return add_event(kind, args=args, kwargs=kwargs, future=future)
         received = ReceiveFuture(self)
         if not self._recv_futures and kwargs is not None and not self.closed:
-            # No earlier receive waits, so a message that has arrived is returned at once. pyzmq would start a timer.
+            # No earlier receive waits. Return an arrived message at once, because pyzmq would start a timer.
             try:
                 received.set_result(
                     getattr(self._shadow_sock, kind)(**{**kwargs, "flags": kwargs["flags"] | _NOBLOCK})
@@ -260,7 +260,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         return add_event(kind, args=args, kwargs=kwargs, future=received)
 
     def _is_ready(self) -> bool:
-        """Return whether the Future that waits first can be resolved."""
+        """Return whether the first waiting Future can be resolved."""
         events: Any = self._recv_futures
         for event in events or ():
             if not event.future.done():
@@ -336,7 +336,8 @@ class PubSocket(zmq.asyncio.Socket):
         """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`. The first frame is the subject.
 
         Raises:
-            SubjectError: the dialect does not allow the subject, and nothing is sent. Awaiting the result raises it.
+            SubjectError: the dialect does not allow the subject, and nothing is sent. The error is raised when the
+                result is awaited.
         """
         return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
 

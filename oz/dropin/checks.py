@@ -17,7 +17,7 @@ def check_arguments(name: str, context: Any, socket_type: int, allowed: int, dia
         name: public name of the class.
         context: pyzmq context, or None.
         socket_type: socket type from the program.
-        allowed: the only socket type that the class supports.
+        allowed: socket type that the class supports.
         dialect: dialect name from the program.
 
     Raises:

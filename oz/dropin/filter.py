@@ -4,8 +4,8 @@ The filter counts the subscriptions to each pattern, as libzmq counts them for e
 need two calls of `unsubscribe`. In libzmq, the socket subscribes to every prefix of every pattern. If two patterns have
 the same prefix, libzmq counts two subscriptions, and the prefix stays subscribed until both patterns are removed.
 
-Up to `FEW` patterns are matched one after the other. For more patterns, a `PatternIndex` selects the patterns to match.
-The filter caches its answers, because publishers repeat their subjects.
+A filter with at most `FEW` patterns matches them one after the other. With more patterns, a `PatternIndex` selects the
+patterns to match. The filter caches its answers, because publishers repeat their subjects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Filter:
     """Set of patterns with a count for each pattern.
 
     Attributes:
-        is_active: whether a pattern that is not a prefix was ever added. Until then, libzmq's filter by prefix
+        is_active: whether a pattern that is not a prefix was ever added. While False, libzmq's filter by prefix
             suffices.
         answers: cached answers, as a dict from a subject to True if a pattern matches the subject, otherwise False.
         rules: rule of each pattern; empty if a pattern has no rule, or if there are more than `FEW` patterns.

@@ -33,9 +33,9 @@ class Poller(zmq.Poller):
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
         """Wait for events, as `zmq.Poller.poll`.
 
-        The poller reads a message to match it, and keeps the message for the next receive of the socket. Another class
-        of poller does not see this message, so receive it before the socket is used with another poller. Poll a
-        subscriber at least once a second, because its publishers wait for acknowledgements.
+        The poller reads a message to match it, and keeps the message for the next receive of the socket. A poller of
+        another class does not report this message. Receive the message before you use the socket with such a poller.
+        Poll a subscriber at least once a second, because its publishers wait for acknowledgements.
 
         Args:
             timeout: longest wait in milliseconds. None or a negative number waits for ever.

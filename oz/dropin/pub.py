@@ -19,7 +19,7 @@ class SendState:
     Attributes:
         dialect: dialect of the subjects.
         is_checked: whether `send` checks subjects. The dialect "zmq" allows all subjects.
-        more: whether the last frame was sent with SNDMORE, so that the next frame is not a subject. The value is valid
+        more: whether the last frame was sent with SNDMORE. If so, the next frame is not a subject. The value is valid
             only if `is_checked` is true.
     """
 

@@ -1,9 +1,10 @@
 """State of one libzmq SUB whose messages are matched with patterns. A SUB and its shadows share the state.
 
-`held` has messages that were read from libzmq and not delivered. A poll must read a message to match it, and holds the
-message for the next receive. If a task is cancelled after a read, its message is held too. Held messages are delivered
-before the messages in libzmq. While a program receives a held message frame by frame, `rest` has the remaining frames.
-If a message is not held, its remaining frames stay in libzmq, so that a `zmq.Poller` reports them.
+`held` contains messages that were read from libzmq and not delivered. A poll must read a message to match it, and holds
+the message for the next receive. If a task is cancelled after a read, the message that it read is held too. Held
+messages are delivered before the messages in libzmq. While a program receives a held message frame by frame, `rest`
+contains the remaining frames. If a message is not held, its remaining frames stay in libzmq, so that a `zmq.Poller`
+reports them.
 
 If an exception such as KeyboardInterrupt is raised between two frames of a message, `interrupted` is set. The next
 receive then skips the remaining frames of the message.
@@ -101,7 +102,7 @@ class ReceiveState:
         self.more = self.interrupted = False
 
     def give_back(self, socket: zmq.Socket[Any], frames: list[Any], is_first: bool) -> None:
-        """Put back the frames of a receive, so that the next receive returns these frames.
+        """Put the frames of a receive back, so that the next receive returns them.
 
         Args:
             socket: socket from which the frames were received.

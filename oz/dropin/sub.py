@@ -5,12 +5,12 @@ A receive reads the first frame of a message and matches it with the patterns. I
 *refused*: the receive reads and drops its remaining frames, and reads the next message. The socket needs no thread and
 no second socket, and sends the same bytes as a plain SUB.
 
-`ReceiveState` has the patterns, and the frames that were read but not delivered. While all patterns are prefixes,
+`ReceiveState` holds the patterns, and the frames that were read but not delivered. While all patterns are prefixes,
 `recv` calls pyzmq directly.
 
 The first read of a receive waits in libzmq, which obeys the timeout RCVTIMEO. After a refused message, `zmq_poll` waits
-for the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`, so that a stream of
-refused messages cannot block it.
+for the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`. Without this limit, a
+stream of refused messages could block the receive.
 
 A program that reads the option EVENTS makes the socket drop refused messages and keep the first message that matches.
 Therefore `zmq.asyncio` and Tornado's streams, which depend on EVENTS, see only messages that match. `zmq.Poller`,
@@ -36,7 +36,8 @@ from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_defa
 from oz.transport.libzmq import IS_KNOWN
 
 SKIP_SECONDS = 0.01
-"""Maximum seconds for which a receive with NOBLOCK drops refused messages. In this time it drops about 10,000."""
+"""Maximum seconds for which a receive with NOBLOCK drops refused messages. A receive can drop about 10,000 messages in
+this time."""
 
 CHECK_AFTER = 0.001
 """Seconds between two checks of the timeout while a receive drops refused messages."""
@@ -180,8 +181,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         reading = self._reading
         is_known = reading.filter.discard(pattern)
         if is_known or not reading.filter.is_active:
-            # A prefix that was not subscribed here goes to libzmq too: this socket object may shadow a plain SUB that
-            # has subscribed to the prefix.
+            # Pass a prefix to libzmq even if it was not subscribed here: this socket object may shadow a plain SUB that
+            # has subscribed to it.
             for prefix in pattern.prefixes:
                 super().set(_UNSUBSCRIBE, prefix)
 
@@ -426,7 +427,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
     def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
-        """Drop messages until a message matches, and return it. The caller has read a message that did not match.
+        """Drop messages until a message matches; return this message. The last message that was read did not match.
 
         Args:
             read: function that is called with flags, and reads a message or its first frame.
@@ -461,7 +462,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
-        # Set before the read: if an exception comes before `update_state`, the next receive must still check `held`.
+        # Set both before the read: if an exception is raised before `update_state`, the next receive must still check
+        # `held`.
         reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))

@@ -17,8 +17,8 @@ from oz.multicast.endpoints import Endpoint
 from oz.multicast.watchdog import Arriving
 
 FRESH = 2.0
-"""Maximum age in seconds of a publisher's last packet. If it is older, the publisher's packets count as not arriving. A
-publisher sends five packets a second.
+"""Maximum age in seconds of a publisher's last packet. If the packet is older, the publisher counts as sending no
+packets. A publisher sends five packets a second.
 """
 
 _MAX_PACKETS = 1_000  # Maximum number of packets that one check reads from a socket.
@@ -26,8 +26,8 @@ _BUFFER = 2**16
 _HEAD = struct.Struct(">2s2xB3x6s")
 _REPAIRS = frozenset({0x05, 0x0A})
 _FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
-"""Types of the packets that publishers send: SPM, which announces the window; data; repairs; NCF, which confirms a
-repair request. Source: RFC 3208, section 8.
+"""Types of the packets that publishers send: SPM (announces the window), data, repairs, and NCF (confirms a repair
+request). Source: RFC 3208, section 8.
 """
 
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h
@@ -42,7 +42,7 @@ _REPAIRS_ONLY = b"".join(
         (0x06, 0, 0, 0),  # Drop all other packets.
     )
 )
-"""Program for the packet filter of the kernel, which accepts only repairs. Source: linux/filter.h."""
+"""Program for the packet filter of the kernel. The program accepts only repairs. Source: linux/filter.h."""
 
 
 class PacketArrivals:
@@ -52,7 +52,7 @@ class PacketArrivals:
         """Open the sockets.
 
         Args:
-            endpoint: endpoint with the scheme `epgm`. Packets of `pgm` cannot be observed, because they do not use UDP.
+            endpoint: endpoint with the scheme `epgm`. Packets of `pgm` do not use UDP and cannot be observed.
 
         Raises:
             OSError: the sockets cannot be opened.
@@ -83,14 +83,14 @@ class PacketArrivals:
         return made
 
     def check(self, now: float) -> Arriving | None:
-        """Return which packets arrived in the last `FRESH` seconds. Return None if checks have run for a shorter time.
+        """Return a summary of the packets of the last `FRESH` seconds; None if checks have run for a shorter time.
 
         Args:
             now: current time in seconds of the monotonic clock.
         """
         publishers, has_repairs = self._read()
         if self._checked_at is None or now - self._checked_at > FRESH:
-            # The packets may have waited in the buffer for a long time, so they do not count.
+            # Ignore these packets, because they may have waited in the buffer for a long time.
             self._began_at = now
             publishers.clear()
         elif has_repairs:

@@ -1,9 +1,9 @@
-"""Checks of multicast endpoints. For an endpoint that fails a check, libzmq would end the process.
+"""Checks of multicast endpoints. libzmq would abort the process for an endpoint that fails a check.
 
 A thread of libzmq opens PGM sockets, and aborts the process if a call fails. With libzmq 4.3.4, five causes were seen.
-Another program had the UDP port, or the process lacked the privilege for a raw socket. There were more than 255 hops.
-Packets were below 76 bytes, or larger than the rate of one second. Further cases are in
-tests/multicast/test_nothing_aborts.py.
+Another program had the UDP port, or the process lacked the privilege for a raw socket. The number of hops was above
+255. The packet size was below 76 bytes, or above the number of bytes that the rate allows in a second. Further cases
+are in tests/multicast/test_nothing_aborts.py.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Endpoint(NamedTuple):
 
     Attributes:
         scheme: `epgm` (PGM in UDP packets) or `pgm` (IP protocol 113).
-        interface: IPv4 address of the network interface. The function `parts` may return the name of the interface
-            instead.
+        interface: IPv4 address of the network interface. In the result of `parts`, this may be the name of the
+            interface.
         group: IPv4 address of the group.
         port: UDP port of `epgm`, or the session number of `pgm`.
     """
@@ -53,7 +53,7 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the text that `zmq_connect` takes."""
+        """Return the text to pass to `zmq_connect`."""
         return f"{self.scheme}://{self.interface};{self.group}:{self.port}"
 
     @property
@@ -114,7 +114,7 @@ def _address(interface: str, text: str) -> str:
             raise EndpointError(f"{text!r} names interface {interface}, which has no IPv4 address")
         return socket.inet_ntoa(address[4:8])
     addresses = _addresses()
-    # A test with `bind` is not sufficient. It succeeds for all of 127.0.0.0/8, and libpgm accepts only addresses of
+    # Do not test the address with `bind`: it succeeds for all of 127.0.0.0/8, but libpgm accepts only addresses of
     # interfaces.
     if interface not in addresses:
         raise EndpointError(
@@ -150,8 +150,8 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
         mtu: size in bytes of the largest IP packet.
 
     Raises:
-        EndpointError: another program has the port and does not share it. Or the interface does not support multicast
-            or packets of this size. Or the process lacks the privilege for the raw socket of `pgm`.
+        EndpointError: another program has the port and does not share it. Other causes: the interface does not support
+            multicast or packets of this size, or the process lacks the privilege for the raw socket of `pgm`.
         zmq.ZMQError: fewer than 24 file descriptors are free.
     """
     _check_mtu(endpoint, mtu)

@@ -2,8 +2,8 @@
 
 Subscribers send repair requests to the UDP port of the publisher. If several sockets of a host share the port, the
 kernel gives each request to only one of the sockets, and losses are not repaired. Therefore a publisher claims its
-port. The claim is an abstract Unix socket. When the process ends, the kernel removes the claim. A claim is valid in one
-network namespace, as a port is.
+port. The claim is an abstract Unix socket. When the process ends, the kernel removes the claim. Claims and ports are
+both valid in one network namespace.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def configure(socket: Any, options: Multicast, *, is_publisher: bool) -> None:
 
 
 class Claim:
-    """Checked endpoint, and in a publisher the claim to its UDP port.
+    """Checked endpoint. In a publisher, also the claim to the UDP port of the endpoint.
 
     Attributes:
         text: endpoint as the program gave it.
@@ -69,7 +69,7 @@ class Claim:
             text: endpoint as the program gave it.
             mtu: size in bytes of the largest IP packet.
             is_publisher: whether to claim the UDP port. If False, the constructor only checks that no publisher has
-                claimed it.
+                claimed the port.
 
         Raises:
             EndpointError: the text is not a multicast endpoint, this host cannot use the endpoint, another publisher
@@ -113,7 +113,7 @@ class Claim:
 
 
 def _is_claimed(endpoint: Endpoint) -> bool:
-    # The probe connects. If it would bind, a publisher that starts at the same time could not claim the port.
+    # The probe connects and does not bind: a bound probe would prevent a publisher from claiming the port.
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as probe:
         return probe.connect_ex(_name(endpoint)) != errno.ECONNREFUSED
 

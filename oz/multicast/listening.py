@@ -33,7 +33,7 @@ class Listener:
         options: multicast options of the endpoint, such as the rate.
         receiver: decoder of the frames. It also detects losses.
         is_empty: whether the last `read` emptied the socket.
-        reconnects: how often the socket has connected again because libpgm was stuck.
+        reconnects: number of new connections after libpgm was stuck.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Listener:
                 self.is_empty = True
                 break
             while _get(socket, _RCVMORE):
-                # An oz publisher sends only single frames. This message comes from a plain ZeroMQ publisher at the
+                # Oz publishers send only single frames. This message comes from a plain ZeroMQ publisher at the
                 # endpoint.
                 _recv(socket, _NOBLOCK)
                 frame = b""
@@ -129,8 +129,8 @@ class Listener:
     def _tell(self, notice: Notice) -> None:
         if self._on_notice is None:
             if notice.kind == "corrupt":
-                # The logger limits the records of each line of code. Because this call is on another line than the call
-                # below, damaged frames do not hide other notices.
+                # The logger limits the records of each line of code. This call is on a separate line, so that damaged
+                # frames do not hide other notices.
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
             else:
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
@@ -167,7 +167,7 @@ class Listener:
         self._connect()
 
     def next_deadline(self) -> float | None:
-        """Return the monotonic time in seconds of the next `check` if no frame arrives.
+        """Return the monotonic time in seconds at which the next `check` is due if no frame arrives.
 
         None means that no check is needed.
         """

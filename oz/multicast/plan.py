@@ -27,7 +27,7 @@ IP_AND_UDP = 28
 """Size in bytes of the IPv4 and UDP headers. The option RATE of libzmq counts these bytes."""
 
 PGM_HEADERS = 26
-"""Size in bytes of the PGM headers and of two more bytes, in which libzmq writes the offset of the first message. RATE
+"""Size in bytes of the PGM headers, and two more bytes in which libzmq writes the offset of the first message. RATE
 counts these bytes too.
 """
 
@@ -67,7 +67,7 @@ Measured: 0.50 to 0.97 on an idle processor, 0.18 to 0.83 on a busy processor; s
 """
 
 HELD_SECONDS = 5.0
-"""Seconds for which the window must keep the lost packets after an outage, because it takes time to send them again.
+"""Seconds for which the window must keep the lost packets after an outage, until they are sent again.
 
 Measured: repairs took up to 5 seconds when two subscribers were cut off together.
 """
@@ -88,7 +88,7 @@ class Load:
     Attributes:
         rate: number of messages that each publisher sends per second.
         size: size of a payload in bytes.
-        outage: duration in seconds of the longest outage. PGM must repair all packets that are lost in it.
+        outage: duration in seconds of the longest outage. PGM must repair all packets that are lost during this outage.
         publishers: number of publishers.
         subject: size of a subject in bytes.
         mtu: size in bytes of the largest IP packet.
@@ -180,8 +180,8 @@ def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
     """Return the rate in kilobits per second that libpgm reaches with a given RATE.
 
-    If RATE allows a full packet in each millisecond, libpgm limits each millisecond separately. It does not use the
-    remainder of a millisecond later.
+    If RATE allows a full packet in each millisecond, libpgm limits each millisecond separately. The unused part of a
+    millisecond is lost.
     """
     return rate_kbps * SLOW_SHARE if rate_kbps >= 8 * mtu else float(rate_kbps)
 
@@ -240,7 +240,7 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 def _patience_for(outage: float) -> float:
     """Return the option `stale_after`.
 
-    It exceeds the outage, because a subscriber of `pgm://` cannot distinguish an outage from a stuck libpgm.
+    The option exceeds the outage, because a subscriber of `pgm://` cannot distinguish an outage from a stuck libpgm.
     """
     return ceil((outage + REPAIR_SECONDS) * 10) / 10
 

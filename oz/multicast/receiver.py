@@ -1,4 +1,4 @@
-"""Frames of multicast publishers at a subscriber. The module detects losses, also before the first received message.
+"""Decoder of multicast frames at a subscriber. It also detects losses, even before the first received message.
 
 Theory of operation
 -------------------
@@ -7,10 +7,11 @@ without gaps, so that the subscriber detects every loss. One question remains: w
 received message lost? They were lost if the publisher began after the subscriber.
 
 The records of a publisher contain its age (`oz.multicast.sender`), from which the subscriber computes the start time of
-the publisher. If a record has waited in a queue, this start time is too late. Therefore two records must agree within
-`STEADY_NS`. Before the subscriber reports a loss, it also computes a start time that is not too late, from the last
-time at which all frames were read. If the publisher began after the subscriber, the messages before its first received
-message count as lost. If it began less than `JOINING_NS` after the subscriber, their number is unknown.
+the publisher. If a record has waited in a queue, the computed start time is too late. Therefore two records must agree
+within `STEADY_NS`. Before the subscriber reports a loss, it also computes an earliest start time from the last time at
+which all frames were read. If the publisher began after the subscriber, the messages before its first received message
+count as lost. If the publisher began less than `JOINING_NS` after the subscriber, the number of lost messages is
+unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
 """
@@ -25,7 +26,7 @@ from oz.logs import peer_logger
 from oz.wire.datagrams import Head, Record, decode
 
 JOINING_NS = 500_000_000
-"""Time in nanoseconds that a new subscriber needs to join the group. It may miss messages in this time."""
+"""Time in nanoseconds that a new subscriber needs to join the group. The subscriber may miss messages in this time."""
 STEADY_NS = 50_000_000
 """Maximum difference in nanoseconds between two start times of a publisher, each computed from one record."""
 MAX_SENDERS = 1_024
@@ -78,7 +79,7 @@ class HeardSender:
         rate: rate in kilobits per second, from the last record of the publisher; 0 before the first record.
         heard_at: time of the last frame of the publisher.
         has_left: whether the last record of the publisher announced its end.
-        quiet: duration in seconds of the silence that the last record announced; 0 after a frame with messages.
+        quiet: seconds of silence that the last record announced; 0 after a frame with messages.
         first: number of the first received message; None after the receiver has decided whether earlier messages were
             lost.
         began_by: start time of the publisher according to its last record; None before the first record.
@@ -118,7 +119,7 @@ class Receiver:
         self.last_heard_at = self.malformed = self.repeated = 0
 
     def on_frame(self, frame: bytes, now: int) -> list[Effect]:
-        """Decode a frame. Return the loss that its number shows, if any, and then its messages.
+        """Decode a frame. Return its messages, after the loss that its sequence number reveals.
 
         Args:
             frame: received bytes, which may be damaged.

@@ -1,18 +1,18 @@
-"""Messages of a multicast publisher. The module numbers them, packs them into frames, and adds records.
+"""Messages of a multicast publisher. The module numbers the messages, packs them into frames, and adds records.
 
 Theory of operation
 -------------------
-Every message gets its number before it is sent. If it is then dropped, or the send is interrupted, subscribers report a
-gap. A frame with several messages fits into one packet. A larger message is alone in its frame, which PGM splits into
-packets.
+Every message gets its number before it is sent. If the message is then dropped, or the send is interrupted, subscribers
+report a gap. A frame with several messages fits into one packet. A larger message is alone in its frame, which PGM
+splits into packets.
 
 Several times a second the publisher sends a *record* with its next number, its rate and its age. A record shows that
 the publisher is alive, and reveals the loss of the last messages. From the age, a subscriber computes whether the
-publisher began before or after the subscriber. A record before a large message announces how long no other frame can
-arrive.
+publisher began before or after the subscriber. A record before a large message announces the time in which no other
+frame can arrive.
 
-The caller sends `frames` in order. It calls `sent` if ZeroMQ has accepted a frame, and `drop` if the frame is
-discarded.
+The caller sends `frames` in order. The caller calls `sent` after ZeroMQ has accepted a frame, or `drop` to discard the
+frame.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sender:
 
     Attributes:
         frames: frames to send, in order.
-        is_announced: whether the publisher has an endpoint, and therefore sends records.
+        is_announced: whether the publisher has an endpoint and sends records.
         sequence: number of the next message.
         epoch: epoch of the sequence. The epoch rises if an unknown number of messages is lost.
         next_beat: time in seconds at which the next record is due.
@@ -80,7 +80,7 @@ class Sender:
         self._is_leaving = False
 
     def resume(self, sequence: int, age: float, now: float) -> None:
-        """Continue the sequence of a publisher that has ended. It had the same origin and epoch.
+        """Continue the sequence of a publisher that has ended. That publisher had the same origin and epoch.
 
         Args:
             sequence: number of the next message.
@@ -142,7 +142,7 @@ class Sender:
         self.skip(None, now)
 
     def sent(self, now: float) -> None:
-        """Remove the first frame after ZeroMQ has accepted it."""
+        """Remove the first frame, which ZeroMQ has accepted."""
         frame = self.frames.popleft()
         seconds = _PACKET_OVERHEAD * len(frame.data) / self._bytes_per_second
         self._busy_until = max(self._busy_until, now) + seconds
@@ -159,7 +159,7 @@ class Sender:
         return sum(frame.count for frame in self.frames)
 
     def attach(self) -> None:
-        """Begin to send records, because the publisher has an endpoint now."""
+        """Begin to send records. The publisher has an endpoint now."""
         self.is_announced, self.next_beat = True, 0.0
 
     def beat(self, now: float) -> None:

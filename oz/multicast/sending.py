@@ -15,7 +15,7 @@ from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
 MIN_WAITING = 1_000
-"""Minimum of the default high-water mark, in frames. The default is higher if RATE sends more packets in a second.
+"""Minimum of the default high-water mark, in frames. The default is higher if RATE allows more packets in a second.
 """
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -44,8 +44,8 @@ class Transmitter:
             socket: XPUB socket without an endpoint.
             options: multicast options of the endpoint, such as the rate.
             refuses: whether `send` stops when the socket is full. Otherwise libzmq drops the frames.
-            high_water_mark: maximum number of frames that wait in the socket. With None, it is the number of packets
-                that RATE sends in one second, but at least `MIN_WAITING`.
+            high_water_mark: maximum number of frames that wait in the socket. None means the number of packets that
+                RATE allows in one second, but at least `MIN_WAITING`.
         """
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None

@@ -1,14 +1,14 @@
 """Supervision of the publishers of a multicast endpoint.
 
-It detects silent publishers, and a receiver of libpgm that is stuck.
+The watchdog detects silent publishers and stuck receivers of libpgm.
 
 Theory of operation
 -------------------
 Four causes can stop the messages: a network failure, a stopped publisher, a long repair, or a stuck receiver of libpgm.
-No call of libzmq reports the cause. A stuck receiver needs a new connection. In the other cases a new connection would
-do harm, because it ends the repairs. Therefore the subscriber connects again only if packets of the publisher arrive
-but no messages. It waits for `stale_after`, which is longer than a repair, or for `UNREPAIRED` seconds if the packets
-include no repairs.
+No call of libzmq reports the cause. A stuck receiver needs a new connection. For the other causes, a new connection
+would do harm, because it ends the repairs. Therefore the subscriber connects again only if packets of the publisher
+arrive but no messages. Before that, it waits for `stale_after`, which is longer than a repair. If the packets include
+no repairs, it waits for `UNREPAIRED` seconds.
 
 ================ ==================================== ==========================================================
 publisher        event                                result
@@ -37,12 +37,13 @@ from oz.multicast.receiver import HeardSender
 SILENCE = 1.5
 """Seconds without a frame after which a publisher counts as silent. A publisher sends a record every 0.2 s."""
 DOUBT = 5.0
-"""Seconds since the last frame of a publisher. If no packet of the publisher arrives then, messages may be missing."""
+"""If no frame has arrived for this number of seconds, and no packet of the publisher arrives, messages may be
+missing."""
 UNREPAIRED = 5.0
 """Seconds after which libpgm counts as stuck, if packets arrive but neither messages nor repairs.
 
-If more packets were lost than the window holds, libpgm requests no repair until the publisher announces its window,
-which happens every 30 seconds. By then the window contains other packets.
+If more packets were lost than the window holds, libpgm requests no repair until the publisher announces its window.
+Publishers do this every 30 seconds. By then the window contains other packets.
 """
 FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm forgets a publisher."""
@@ -87,7 +88,8 @@ class _Watch:
     """State of one publisher.
 
     Attributes:
-        seen: value of `HeardSender.heard_at` at the last check. A different value shows that a frame has arrived since.
+        seen: value of `HeardSender.heard_at` at the last check. A different value shows that a frame has arrived since
+            that check.
         heard_at: time of the check that found the last frame.
         checked_at: time of the last check of a silent publisher.
         waits_from: start of the time in which packets of the silent publisher arrive, but no messages.
@@ -131,8 +133,8 @@ class Watchdog:
         """Start without publishers.
 
         Args:
-            stale_after: time in seconds, longer than a repair. If packets but no messages arrive for this time, libpgm
-                counts as stuck.
+            stale_after: number of seconds, which must be longer than a repair. If packets but no messages arrive for
+                this time, libpgm counts as stuck.
             rate_kbps: rate of the subscriber in kilobits per second. If a publisher has another rate, its losses are
                 not repaired.
         """
@@ -202,7 +204,8 @@ class Watchdog:
     def _unheard(self, arriving: Arriving | None) -> Arriving | None:
         """Return `arriving` without publishers whose frames arrive.
 
-        The result counts publishers whose packets reach this host, but whose messages libpgm does not deliver.
+        In the result, `publishers` is the number of publishers whose packets arrive, but whose messages libpgm does not
+        deliver.
         """
         if arriving is None or arriving is UNOBSERVED:
             return arriving
@@ -250,7 +253,7 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return the time in seconds of the next `check` if no frame arrives. Return None if no check is needed.
+        """Return the time in seconds at which the next `check` is due if no frame arrives; None if no check is needed.
 
         Args:
             senders: state of each publisher from which frames have arrived, by the id of the publisher.

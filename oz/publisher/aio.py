@@ -60,7 +60,7 @@ class Publishing(PublishingBase):
         awaited: the message is published when the subscriber has space again.
 
         Returns:
-            Awaitable. If an await that waits for a full subscriber is cancelled, the message is not published.
+            Awaitable. If an await is cancelled while it waits for a full subscriber, the message is not published.
         """
         # Each read of an attribute of `self` is slow, because the class defines `__getattr__`: read only `_engine`.
         engine = self._engine
@@ -215,8 +215,8 @@ class Publisher(Publishing, PublisherBase):
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Close the publisher. A second call does nothing. In the child of a fork, `close` does nothing.
 
-        The call waits for the same events as `oz.Publisher.close`. If `close` is cancelled, no message can be
-        published any more, and `close` may be called again.
+        The call waits for the same events as `oz.Publisher.close`. After a cancelled `close`, the program can publish
+        no message, and may call `close` again.
 
         Args:
             timeout: maximum time in seconds for the whole call; None has the same meaning as in `oz.Publisher.close`.
@@ -230,12 +230,12 @@ class Publisher(Publishing, PublisherBase):
         if engine.is_foreign:
             return 0
         if engine.is_closed:
-            # The sockets may have been closed because the program terminated their context.
+            # The sockets are closed already if the program has terminated their context.
             return self._life.finish(0.0)
         self._attendance.leave_closed_loop()
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
         if engine.owns_context:
-            # In a thread, because `end_context` waits for libzmq.
+            # `end_context` waits for libzmq. Call it in a thread, so that the loop runs meanwhile.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         return left
 

@@ -119,13 +119,13 @@ class PublisherBase(PublishingBase, ABC):
             dialect: rules for subjects, one of `oz.DIALECTS`.
             on_full: reaction of `publish` if a subscriber without an overflow policy is full. "drop" drops the message
                 for this subscriber, "block" waits for at most `send_timeout` seconds, "raise" raises `WouldBlock`.
-            last_value: whether the publisher keeps the newest message of each subject for subscriptions that request
-                it.
+            last_value: whether the publisher keeps the newest message of each subject. A subscription with
+                `last_value=True` first receives these messages.
             links: endpoint for links. None derives a link endpoint from each endpoint: TCP port + 10,000, or `.links`
                 appended to an ipc or inproc name. False turns links off.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-            context: ZeroMQ context of the sockets; inproc endpoints need one. With None, the publisher creates its
-                own context.
+            context: ZeroMQ context of the sockets. For inproc endpoints, pass a context. With None, the publisher
+                creates its own context.
             options: limits and other settings; see `oz.options.Options`.
             unknown: misspelled arguments, which raise an error with a suggestion.
 
@@ -165,11 +165,11 @@ class PublisherBase(PublishingBase, ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Start the engine, because the publisher has its first endpoint."""
+        """Start the engine. The caller has added the first endpoint."""
 
     @abstractmethod
     def _abort(self) -> None:
-        """Close, because the constructor has failed."""
+        """Close the sockets after the constructor has failed."""
 
     @abstractmethod
     def _drop(self) -> None:
@@ -178,7 +178,7 @@ class PublisherBase(PublishingBase, ABC):
     def report_loss(self, count: int | None) -> None:
         """Report that messages were lost before they reached this publisher. Gateways and forwarders use this.
 
-        Each subscriber with a link gets a gap, behind the messages that were published before this call. Plain
+        Each subscriber with a link receives a gap after the messages that were published before this call. Plain
         subscribers get no report.
 
         Args:

@@ -12,7 +12,7 @@ factor detects a program that publishes in a loop while few of its messages matc
 
 A body with several messages has at most `body_bytes` bytes. A message of `alone_bytes` or more gets its own body, so
 that a subscriber with a small `largest_frame` loses only this message. The head of a batch stores the difference of
-successive positions in 32 bits (`oz.wire.links`). Where a difference is not between 1 and 2³² − 1, a new body begins.
+successive positions in 32 bits (`oz.wire.links`). If a difference is not between 1 and 2³² − 1, a new body begins.
 
 The recipients of a message are a tuple of streams. Equal tuples are the same object (see `oz.publisher.routing`).
 Therefore a flush usually compares tuples by identity.
@@ -62,7 +62,7 @@ class Body:
         Args:
             flat: list with three items for each message: subject, payload and extras; None if `frame` is given.
             positions: position of each message, in rising order.
-            frame: messages that are packed already; None to pack the messages of `flat`.
+            frame: packed messages as a BODY frame; None to pack the messages of `flat`.
         """
         self.count = len(positions)
         self.frame = links.encode_body(flat or ()) if frame is None else frame
@@ -74,7 +74,7 @@ class Body:
         self._flat = flat
 
     def drop_unpacked(self) -> None:
-        """Free the unpacked messages, when all recipients have received the body."""
+        """Free the unpacked messages. All recipients must have received the body."""
         self._flat = None
 
     @property
@@ -193,7 +193,7 @@ class Batcher:
         first, count = recipients[0], len(recipients)
         # Advance the position first: if a signal handler raises here, no position is used twice.
         base, self.position = self.position, self.position + count
-        # `publish` may append messages meanwhile. Therefore only the copied part is removed.
+        # `publish` may have appended messages since the copy. Remove only the copied messages.
         del self.waiting[: len(items)]
         del items[0::4]
         if recipients.count(first) == count:
@@ -231,10 +231,10 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        # The size of the first payload is an estimate for all payloads, so that large messages are seldom packed twice.
+        # Estimate the total size from the first payload, so that large messages are seldom packed twice.
         is_small = len(flat[1]) * count < self._one_body
         if is_small and count <= self.batch:
-            # Pack without adding up the sizes first, because packing costs less than adding.
+            # Do not add up the sizes first, because the addition takes longer than the packing.
             frame = links.encode_body(flat)
             if len(frame) < self._one_body:
                 return iter((Body(flat, positions, frame),))

@@ -1,10 +1,10 @@
 """Direct stream of a session: a node sends replies and introductions to one other node on this stream.
 
-Each session has stream 0, without a declaration. The messages of stream 0 need not match a pattern. No overflow policy
-or memory limit drops them: a full direct stream refuses the next message. When the session ends, the publisher discards
-the waiting messages.
+Each session has stream 0, without a declaration. The messages of stream 0 need not match a pattern. Overflow policies
+and memory limits do not apply to the stream. If the stream is full, it refuses the next message. When the session ends,
+the publisher discards the waiting messages.
 
-The object is created for the first direct message. Therefore a session of a publisher that is not a node has none.
+The object is created for the first direct message. Only nodes send direct messages.
 """
 
 from __future__ import annotations
@@ -53,4 +53,4 @@ class DirectStream(Stream):
         """Drop nothing, because direct messages stay until the session ends."""
 
     def count_lost(self, count: int | None) -> None:
-        """Count nothing, because messages lost on their way to the publisher were not direct messages."""
+        """Do nothing, because the lost messages were not direct messages."""

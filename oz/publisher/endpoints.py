@@ -1,8 +1,8 @@
 """Endpoints of a publisher: each endpoint for plain subscribers has a second endpoint for links.
 
-For the TCP port `*`, the publisher picks a port whose link port is free too. If the link port of a given port is in
-use, the publisher logs a warning and serves plain subscribers only. Later, `retry` tries to bind the link port again.
-If the endpoint given as `links=` is in use, `bind` raises EndpointError.
+For the TCP port `*`, the publisher picks a port whose link port is free too. If the program gives a port whose link
+port is in use, the publisher logs a warning and serves plain subscribers only. Later, `retry` tries to bind the link
+port again. If the endpoint given as `links=` is in use, `bind` raises EndpointError.
 
 Linux also uses ports above 32,767 for outgoing connections. An outgoing connection can occupy a link port, and
 occupies the port for one more minute after it has ended.
@@ -63,8 +63,8 @@ class PublisherEndpoints:
             plain: socket of the plain subscribers.
             create_listener: function that creates the ROUTER.
             links: endpoint for links. None derives a link endpoint from each bound endpoint, False turns links off.
-            own_context: whether the publisher created its context. No other socket can use this context, so that
-                inproc endpoints are refused.
+            own_context: whether the publisher created its context. If so, inproc endpoints are refused, because no
+                other socket can use this context.
             keys: keys of the publisher; None without security.
         """
         self._plain, self._create_listener = plain, create_listener
@@ -87,7 +87,7 @@ class PublisherEndpoints:
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Bound link endpoints, each one only once."""
+        """Bound link endpoints, without repetitions."""
         return tuple(dict.fromkeys(endpoint for endpoint in self.bound.values() if endpoint is not None))
 
     def bind(self, endpoint: str | bytes) -> None:
@@ -249,7 +249,8 @@ class PublisherEndpoints:
         self.connected.remove(text)
         if self._keys is not None:
             self._keys.forget(text)
-        # ZMQError with ENOENT: `PublisherKeys` has already disconnected an endpoint whose key it does not trust.
+        # If `PublisherKeys` does not trust the endpoint's key, it has disconnected the endpoint, and libzmq raises
+        # ENOENT.
         with suppress(zmq.ZMQError):
             self._plain.socket.disconnect(text)
 

@@ -7,8 +7,8 @@ sockets and the sessions. The lock is shared by the threads that publish and by 
 (`oz.publisher.thread`) or an event loop (`oz.publisher.loop`) that calls `attend`.
 
 - `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The publishing
-  thread flushes when the batch is full or the publisher is quiet. After a flush, the same thread also reads frames,
-  because sending may have processed the libzmq command that would have made the descriptor readable.
+  thread flushes when the batch is full or the publisher is quiet. After a flush, the same thread also reads frames. The
+  send may have processed the libzmq command that would have made the descriptor readable.
 - `attend` reads at most 100 frames, applies declarations for at most 3 ms, runs due steps, and sends. If work remains,
   `attend` returns True and is called again. Between two calls, publishing threads get the lock.
 - `next_deadline` returns the time at which `attend` must run, even if no descriptor is readable.
@@ -75,16 +75,16 @@ from oz.wire.extras import check_extras, sticky_bytes
 from oz.wire.links import Hello, join
 
 MAX_READ = 100
-"""Maximum number of frames that one call of `attend` reads, so that publishing threads get the lock."""
+"""Maximum number of frames that one call of `attend` reads. The limit lets publishing threads get the lock."""
 SLICE = 0.003
-"""Maximum time in seconds for reading, applying or sending, so that publishing threads get the lock."""
+"""Maximum time in seconds for each of reading, applying and sending. The limit lets publishing threads get the lock."""
 RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Maximum number of unacknowledged batches of a session."""
 WATCH_INTERVAL = 0.01
 """Seconds between two checks for new plain subscriptions, while messages are sent to plain subscribers."""
-_LARGE = 1_024  # Size in bytes. It may take long to decode a larger frame.
+_LARGE = 1_024  # Bytes. The decoding of a larger frame may take long.
 _BYE = bytes([wire.BYE])
 _ITEMS = 4  # Number of items that one message has in `waiting`.
 _STEPS = 8  # Number of patterns that are applied between two reads of the clock.
@@ -96,7 +96,8 @@ _BYE_LINGER = 1_000  # Maximum milliseconds to send BYE, if all messages are ack
 ON_FULL = ("drop", "block", "raise")
 
 UNKNOWN: Any = ()
-"""Marks a subject that is not in `Engine.quick`. None cannot mark it, because None means no subscribers there."""
+"""Result of a lookup in `Engine.quick` for a subject that is not cached. None is the cached value of a subject without
+subscribers."""
 
 _FD = int(zmq.FD)
 _Result = TypeVar("_Result")
@@ -136,11 +137,10 @@ class Engine:
         settings: limits of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps, and must be woken when a message is appended to `waiting`.
-        is_watching: whether the attending side checks for plain subscriptions every `WATCH_INTERVAL`, because messages
-            are sent to plain subscribers.
+        is_watching: whether the attending side checks for plain subscriptions every `WATCH_INTERVAL`; see `send_plain`.
         plain_sent: number of messages that only plain subscribers received.
-        is_pressed: whether the next batch may fill a stream, so that `publish` must check for space. This can only be
-            True if `on_full` is "block" or "raise".
+        is_pressed: whether `publish` must check for space, because the next batch may fill a stream. Always False
+            unless `on_full` is "block" or "raise".
         defers: whether the attending side collects the requests and replies of several threads, or of one iteration of
             an event loop, and sends them together. Otherwise they are sent like messages of `publish`.
         is_foreign: whether this process is a child of the process that created the engine.
@@ -148,7 +148,7 @@ class Engine:
         is_closed: whether the sockets are closed.
         wake: function that wakes the attending side.
         waiters: functions that the engine calls after each change that may end a wait.
-        lock: lock that all calls take, except the hot path.
+        lock: lock around the sockets and the sessions. The hot path of `publish` does not take the lock.
         interest_class, last_values_class, sessions_class, subjects_class: classes that the engine of a node replaces.
         runtime: clocks and socket functions.
         owns_context: whether `end_context` terminates the context.
@@ -240,7 +240,7 @@ class Engine:
         self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16) if origin is None else origin
         self.plain_sent = self._silent = self._refused = 0
-        # `_held` is the length of `_holds`, because the hot path reads a number.
+        # `_held` is the length of `_holds`. The hot path reads this number.
         self._holds: set[object] = set()
         self._held = 0
         self._given_up = self._given_up_before_close = self._redelivered = self._rejected = 0
@@ -301,7 +301,7 @@ class Engine:
 
     @property
     def admit(self) -> Callable[[Hello, str | None], int | None]:
-        """Function that decides about each HELLO; see `Sessions.admit`. The engine calls it under the lock."""
+        """Function called under the lock to admit or refuse each HELLO; see `Sessions.admit`."""
         return self._sessions.admit
 
     @admit.setter
@@ -310,7 +310,7 @@ class Engine:
 
     @property
     def on_session(self) -> Callable[[Session, str], object]:
-        """Function that receives the events of sessions; see `Sessions.on_session`. It is called under the lock."""
+        """Function called under the lock with each event of a session; see `Sessions.on_session`."""
         return self._sessions.on_session
 
     @on_session.setter
@@ -366,7 +366,7 @@ class Engine:
     def _may_append(self, stream: Stream, size: int) -> bool:
         """Return whether a message for one stream can be added to the batch without the lock.
 
-        A thread that waits for the lock, which sends hold, would cost two thread switches.
+        Sends hold the lock, and a wait for the lock costs two thread switches.
         """
         waiting, session = len(self.waiting), stream.session
         if self._held or self.is_closing or not self.defers or waiting + _ITEMS >= self.full_length:
@@ -920,7 +920,7 @@ class Engine:
             self._held = len(self._holds) - 1
             if not self._held and not self.is_closing:
                 self._locked(self._flush)
-            # Remove the token last: if a signal handler raises before, a second call repeats the work.
+            # Remove the token last: if a signal handler raises before this line, a second call repeats the work.
             self._holds.discard(token)
 
     # state machine and sockets; the caller holds the lock
@@ -1237,7 +1237,7 @@ class Engine:
             self.is_closing, self._given_up_before_close = True, self._count_given_up()
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait until messages are acknowledged or handled, or until the timeout.
+        """Refuse further messages. Wait until all messages are acknowledged or handled, at most until the timeout.
 
         `Sessions.acknowledging_until` decides how long the call waits. Returns the time at which the timeout ends, in
         seconds.
@@ -1265,7 +1265,7 @@ class Engine:
     def finish(self, end: float) -> int:
         """Send BYE, and close the sockets; return the number of unacknowledged or unhandled messages.
 
-        The attending side must have ended before. The caller calls `end_context` afterwards.
+        The caller stops the attending side before this call, and calls `end_context` afterwards.
 
         Args:
             end: time in seconds of the engine's clock until which libzmq may continue to send.
@@ -1330,7 +1330,7 @@ class Engine:
             self._context.term()
 
     def _disown(self) -> None:
-        """Make all calls raise OwnershipError, because this process is the child of a fork."""
+        """Make all calls raise OwnershipError in the child of a fork."""
         self.is_foreign = True
         self.lock = threading.RLock()
         self.quick.clear()

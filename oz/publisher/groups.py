@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. The *load*
 of a member is the number of its unacknowledged messages, or with `ack="handled"`, of its unhandled messages. A member
-has *room* if its session is UP and its load is below its prefetch limit. But a member has no room while an
-acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
+has *room* if its session is UP and its load is below its prefetch limit. There is one exception: a member has no room
+while an acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================
 policy      choice
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 STANDBY = "_OZ.STANDBY"
 """A session with this pattern stands by: it receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds without a frame after which a member gets no new messages, if its oldest message is at least as old."""
+"""A member gets no new messages if its subscriber has sent no frame for this number of seconds, and the oldest message
+of the member is at least as old."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536

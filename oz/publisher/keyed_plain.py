@@ -1,4 +1,4 @@
-"""Plain subscribers of a publisher with keys: the prefixes that each connection has requested, and those allowed.
+"""Plain subscribers of a publisher with keys: the requested and the allowed prefixes of each connection.
 
 Theory of operation
 -------------------
@@ -42,7 +42,7 @@ INSIDE_AFTER = 1.0
 _LAST = int(zmq.NOBLOCK)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 _ADD, _REMOVE = b"\x01", b"\x00"
-_MIN_SWEEP = 64  # `read` does not search for closed connections before it knows this number of connections.
+_MIN_SWEEP = 64  # Minimum number of known connections at which `read` searches for closed ones.
 _ENTRY = 64  # Bytes added to the length of each prefix, as an estimate of its memory.
 
 _log = peer_logger("oz.publisher")
@@ -53,7 +53,7 @@ class _Held:
 
     Attributes:
         held: dict from each allowed prefix to the number of subscriptions.
-        refused: prefixes that the connection requested, but that its key may not have.
+        refused: requested prefixes that the permissions do not allow.
         size: estimated memory in bytes of the requested prefixes.
     """
 
@@ -81,8 +81,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
         Args:
             context: ZeroMQ context of the socket.
             keys: keys of the publisher.
-            longest_prefix: maximum size in bytes of a subscription. The limit also applies to all subscriptions of a
-                connection together, if one of them was denied: the publisher cuts a connection above the limit.
+            longest_prefix: maximum size in bytes of a subscription. After a denied subscription, the limit also applies
+                to all subscriptions of the connection together: the publisher cuts a connection above the limit.
             options: other arguments of `PlainSubscribers`.
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)
@@ -153,7 +153,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._subscribe(peer, frame, prefix)
 
     def _expect(self, peer: Connection, prefix: bytes, kind: bytes) -> None:
-        """Record a prefix that was not applied, because libzmq will report it when the connection ends."""
+        """Record a prefix that was not applied. libzmq reports this prefix too when the connection ends."""
         if kind == _ADD and peer not in self._connections:
             self._expected[prefix] += 1
         elif kind == _ADD:

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A publisher with `security=` uses CURVE on both sockets. The authenticator of the context decides which keys are
-trusted. In each received frame, libzmq sets the key of the sender as the User-Id. A session belongs to the key that
-sent its HELLO. The publisher checks each pattern that the session declares by the rights of this key.
+trusted. In each received frame, libzmq sets the key of the sender as the User-Id. A session belongs to the key of the
+peer that sent its HELLO. The publisher checks each pattern that the session declares by the rights of this key.
 
 The publisher reads the key and permissions files again every `TEND_INTERVAL` seconds. A change applies to existing
 sessions too (`Sessions.reconsider`): patterns that are no longer allowed are refused, and sessions of keys that are no
@@ -65,7 +65,7 @@ class PublisherKeys(Keys):
         denied: number of subscriptions that permissions refused.
     """
 
-    # Type of the plain sockets, because only the socket for plain subscribers connects to endpoints.
+    # Type of the socket that connects to endpoints. Only the socket for plain subscribers connects.
     plain = int(zmq.PUB)
 
     def __init__(self, credentials: Credentials, dialect: str, delimiter: bytes = b"") -> None:
@@ -76,8 +76,8 @@ class PublisherKeys(Keys):
             dialect: name of the dialect of the publisher's subjects.
             delimiter: bytes behind the subject in messages of one frame; empty for messages of two frames.
         """
-        # `wake` does nothing, because the next call of `has_changed` uses the results of searches for keys. `report`
-        # does nothing: refusals are only logged, because `publish` continues for other subscribers.
+        # `wake` does nothing: the next call of `has_changed` uses the results of key searches. `report` does nothing:
+        # refusals are only logged, and `publish` continues for other subscribers.
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
@@ -104,7 +104,7 @@ class PublisherKeys(Keys):
             self.credentials.serve(socket)
 
     def served(self, endpoint: str) -> None:
-        """Record the endpoint, with its port, that a socket has bound."""
+        """Record a bound endpoint, with its port."""
         if not endpoint.startswith("inproc:"):
             self._peers.bound.append(endpoint)
 

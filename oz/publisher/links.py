@@ -160,7 +160,8 @@ class LinkListener:
     def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
         """Send one or two frames to a route, each as a separate message; return TAKEN, FULL or GONE.
 
-        If two messages return FULL, the socket may have accepted the first one. The caller sends both messages again.
+        After FULL for two messages, the socket may have accepted the first message. The caller sends both messages
+        again.
 
         Raises:
             zmq.ZMQError: the context is terminated.
@@ -172,7 +173,7 @@ class LinkListener:
                     return FULL if error == EAGAIN else GONE
             return TAKEN
         try:
-            # A loop in C: `any` calls `send` for each frame, and does not stop early because `send` returns None.
+            # A loop in C: `send` returns None, so that `any` calls it for each frame.
             if len(frames) == 1:
                 any(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME))
             else:
@@ -192,7 +193,7 @@ class LinkListener:
         return TAKEN
 
     def cut(self, route: bytes) -> None:
-        """End the connection of a route. Only `KeyedListener` can; this method does nothing."""
+        """Do nothing. In `KeyedListener`, this method ends the connection of a route."""
 
     def close(self, linger: int) -> None:
         """Close the socket.
@@ -242,7 +243,7 @@ class KeyedListener(LinkListener):
         connections[route] = Connection(descriptor, inode_of(descriptor), self.user)
 
     def cut(self, route: bytes) -> None:
-        """End the connection of a route, because its key is not trusted any more."""
+        """End the connection of a route whose key is no longer trusted."""
         connection = self._connections.pop(route, None)
         if connection is not None:
             cut(connection)

@@ -1,4 +1,4 @@
-"""Run the engine of a publisher or a node in an event loop, and close it."""
+"""Run and close the engine of a publisher or a node in an event loop."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AttendedInLoop(AttendedEngine, Protocol):
 class LoopAttendance:
     """Calls `Engine.attend` in an event loop: when a descriptor is readable, after `wake`, and at the next deadline.
 
-    Messages that wait in a batch are sent at the end of the loop's current iteration. For this purpose, `is_resting` of
-    the engine is set whenever no call of `attend` is scheduled. Then the first waiting message schedules a call.
+    Messages that wait in a batch are sent at the end of the loop's current iteration. While no call of `attend` is
+    scheduled, `is_resting` of the engine is set, so that the first waiting message schedules a call.
 
     Attributes:
         turned_at: time in seconds at which `await publish(...)` last yielded to the loop.
@@ -142,7 +142,7 @@ class LoopAttendance:
             self.attend_by(deadline)
 
     def attend_by(self, deadline: float) -> None:
-        """Call `Engine.attend` at a deadline at the latest, in seconds of the engine's clock."""
+        """Call `Engine.attend` no later than a deadline, in seconds of the engine's clock."""
         loop = self._loop
         if loop is None or deadline >= self._timer_at:
             return
@@ -179,7 +179,7 @@ class LoopAttendance:
         work()
 
     async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
-        """Run the steps of a wait, and return their result. A cancellation ends the steps while they hold no lock.
+        """Run the steps of a wait, and return their result. A cancellation ends the steps only where they hold no lock.
 
         Args:
             steps: steps to run.
@@ -216,7 +216,7 @@ class LoopLifetime:
         OPEN.add(self)
 
     def forget(self) -> None:
-        """Do not close this engine at the end of the program."""
+        """Make the end of the program no longer close this engine."""
         OPEN.discard(self)
 
     def finish(self, end: float) -> int:
@@ -230,7 +230,7 @@ class LoopLifetime:
         return self.engine.finish(end)
 
     def abort(self) -> None:
-        """Close the sockets without sending BYE, because they cannot send any more."""
+        """Close the sockets without sending BYE, because the sockets cannot send."""
         self.attendance.stop()
         self.forget()
         self.engine.abort()

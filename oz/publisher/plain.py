@@ -103,7 +103,7 @@ class PlainSubscribers:
         self.socket.connect(endpoint)
 
     def _allow_ipv6(self, endpoint: str) -> None:
-        # Set the option for the next bind or connect only, because with IPV6=1 the address `*` includes IPv6 addresses.
+        # Set IPV6 only for an endpoint that needs it, because with IPV6=1 the address `*` includes IPv6 addresses.
         self.socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
 
     def has_input(self) -> bool:
@@ -170,18 +170,18 @@ class PlainSubscribers:
             if self._delimiter:
                 self._send(self.socket, subject + self._delimiter + payload, _LAST)
                 return True
-            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None. A
-            # signal handler that raises can leave half a message only if the signal comes during the first send.
+            # A loop in C: `send` returns None, so that `any` calls it for both frames. A signal handler that raises can
+            # leave half a message only if the signal comes during the first send.
             any(map(self._send, self._pair, (subject, payload), _FLAGS))
         except zmq.Again:
             return False
         return True
 
     def reconsider(self) -> None:
-        """Apply changed rights. Only `KeyedPlainSubscribers` has rights; this method does nothing."""
+        """Do nothing. In `KeyedPlainSubscribers`, this method applies changed rights."""
 
     def match_reports(self, now: float) -> None:
-        """Match the reports of ended connections. Only `KeyedPlainSubscribers` needs this; this method does nothing."""
+        """Do nothing. In `KeyedPlainSubscribers`, this method matches the reports of ended connections."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

@@ -93,8 +93,9 @@ class Settings:
         window_bytes: a session's window is full when it holds this number of unacknowledged bytes. The last body may
             exceed the limit.
         pending_bytes: maximum size in bytes of the window, backlogs and held messages of one session together.
-        total_bytes: the same limit for all sessions together. Above this size, backlogs drop messages. The sessions
-            may exceed the limit by 1 ÷ 64, and by streams that make `publish` wait, because such streams drop nothing.
+        total_bytes: the same limit for all sessions together. Above this size, backlogs drop messages. The sessions may
+            exceed the limit by 1 ÷ 64. Streams that make `publish` wait may exceed the limit too, because they drop
+            nothing.
         high_water_mark: maximum number of messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: seconds without a connection after which a session ends.
@@ -221,7 +222,8 @@ class Stream:
         limit: maximum number of messages in the backlog.
         patterns: number of patterns; 0 when the last subscription has ended.
         joined: rank of the stream among all streams, by the time at which they got their first pattern.
-        matched: number of messages that were offered to this stream, without messages that moved to another member.
+        matched: number of messages that were offered to this stream. Messages that moved to another member do not
+            count.
         numbered: number of messages that have entered the window.
         pending: number of messages in the backlog.
         drops: number of dropped messages for each reason.
@@ -380,7 +382,7 @@ class Stream:
         self._append(body, flags)
 
     def drop_oldest(self, count: int) -> int:
-        """Drop at most `count` messages, oldest first, but no redelivered messages; return the dropped number."""
+        """Drop the oldest messages, at most `count`, but no redelivered ones; return the number of dropped messages."""
         if self._conflated:
             return self._drop_conflated(count)
         backlog, dropped, at = self.backlog, 0, 0
@@ -817,7 +819,7 @@ class Session:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether more than half of the window is used, so that the next batch may not fit into the window."""
+        """Whether more than half of the window is used. Then the window may be too small for the next batch."""
         return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
 
     def _has_room(self) -> bool:
@@ -852,7 +854,7 @@ class Session:
                     turn.append(stream)
 
     def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
-        """Remove from window and backlog the messages of a stream that the subscriber may no longer receive.
+        """Remove the messages that the subscriber may no longer receive from the window and the backlog of a stream.
 
         Args:
             stream: stream of the messages.
@@ -952,13 +954,14 @@ class Session:
         """Return whether the session is UP, and no acknowledgement is overdue."""
         if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
             return self.is_up
-        # The subscriber of an idle session may send no frame for 30 seconds. It has time from its first message on.
+        # The subscriber of an idle session may send no frame for 30 seconds. Therefore its time limit begins with the
+        # first unacknowledged message.
         body = self.batches[0].body
         return body is not None and now - body.at < HEARD_WITHIN
 
     @property
     def unreceived(self) -> int:
-        """Number of messages that wait or are not acknowledged, without messages that moved to another member."""
+        """Number of messages that wait or are not acknowledged. Messages that moved to another member do not count."""
         unacked = sum(
             batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
@@ -1073,7 +1076,7 @@ class Session:
         return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
-        """Return the number of pending and dropped messages of each stream, without streams that have none."""
+        """Return the pending and dropped messages of each stream. Streams without such messages are left out."""
         unsent: dict[int, int] = {}
         if self._sent_batches < len(self.batches):
             for index in range(self._sent_batches, len(self.batches)):
@@ -1087,7 +1090,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE, which is sent after the window. Count the messages of the backlogs as dropped."""
+        """Queue a BYE, which is sent after all batches. Count the messages of the backlogs as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
         self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

@@ -119,8 +119,8 @@ class Sessions:
         rejected: number of malformed frames and invalid acknowledgements.
         now: time of the last event, in seconds.
         card: card that introduces a node in later WELCOMEs; empty if the publisher is not a node.
-        admit: function that decides about each HELLO, called with the HELLO and its user. It returns the reason of a
-            BYE, or None to admit the subscriber.
+        admit: function called with each HELLO and its user. The result is the reason of a BYE, or None to admit the
+            subscriber.
         on_session: function called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not raise.
         drops: number of messages that all sessions have dropped since the start, for each reason.
         by_node: sessions whose HELLO had a card: a dict by node id, each in the order of creation.
@@ -152,7 +152,8 @@ class Sessions:
             last_values: newest message of each subject; None if the publisher does not keep them.
             authorize: function that returns a refusal if a user may not have a subscription, else None.
             owns: function that returns whether a session id belongs to a user.
-            processor_clock: function that returns processor time in seconds. `Interest` measures matches with it.
+            processor_clock: function that returns processor time in seconds. `Interest` measures the time of matches
+                with this function.
             interest: class that holds the patterns of all sessions.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
@@ -288,7 +289,7 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        # Measuring thousands of sessions takes time. Therefore measure again only after `limit` ÷ 64 more bytes.
+        # A measurement of thousands of sessions takes time. Measure again only after `limit` ÷ 64 more bytes.
         self._bytes = min(total, limit - (limit >> 6))
 
     # frames
@@ -369,7 +370,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             if session.member != hello.member:
-                # The session carries direct messages for its member, so that another member must not take it over.
+                # The direct messages of the session are for its member. Another member must not get the session.
                 self.replies.append((route, self._bye(links.MALFORMED)))
                 return
         reason = self.admit(hello, user)
@@ -622,8 +623,8 @@ class Sessions:
             self._send_last_values(stream, subjects, sid)
 
     def _compile(self, item: Item) -> Pattern:
-        # Subscribers often have equal patterns. They share one object, because Python's garbage collector visits each
-        # object and stops `publish` meanwhile: without sharing, 50 subscribers caused a pause of 50 ms.
+        # Subscribers often have equal patterns. Equal patterns share one object, because Python's garbage collector
+        # visits each object and stops `publish` meanwhile. Without sharing, 50 subscribers caused a pause of 50 ms.
         key = item.dialect, item.text
         pattern = self._compiled.get(key)
         if pattern is None:
@@ -767,7 +768,7 @@ class Sessions:
     # redelivery and end
 
     def _move_removed(self, session: Session, stream: Stream, *, is_drained: bool = False) -> None:
-        """Move the messages of a stream that no remaining pattern protects to other members.
+        """Move the messages of a stream to other members, except messages that a remaining pattern protects.
 
         The subscriber would drop these messages, because their subscription has ended. A remaining pattern protects the
         messages that it matches, if they were numbered after the subscription of the pattern began. A regex with a time
@@ -854,7 +855,7 @@ class Sessions:
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
-        # By name: if the last member drains and another member joins, the group is a new object.
+        # Find the group by name: if the last member drains and another member joins, the group is a new object.
         name = stream.group.name if stream.group is not None else None
         return next((members for group, members in groups if group.name == name), ())
 

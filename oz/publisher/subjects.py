@@ -26,10 +26,10 @@ class SubjectCheck:
 
         Args:
             dialect: name of the publisher's dialect.
-            endpoints: function that returns the publisher's endpoints. If one of them leaves this host, subjects that
-                begin with `_LOCAL.` are refused.
-            delimiter: bytes that separate subject and payload in messages of one frame. No subject may contain the
-                delimiter. None for messages of two frames.
+            endpoints: function that returns the publisher's endpoints. If another host can reach one of these
+                endpoints, subjects that begin with `_LOCAL.` are refused.
+            delimiter: bytes that separate subject and payload in messages of one frame; None for messages of two
+                frames. No subject may contain the delimiter.
 
         Raises:
             ConfigurationError: no dialect has this name.

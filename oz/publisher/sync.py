@@ -181,8 +181,9 @@ class Publisher(Publishing, PublisherBase):
         member have moved to another member that can receive them.
 
         Args:
-            timeout: maximum time in seconds for the whole call. None waits until connected members have handled their
-                messages, and until each other subscriber has its messages or was silent for `resume_seconds`.
+            timeout: maximum time in seconds for the whole call. None waits until connected members of groups have
+                handled their messages. Subscribers without a group must have received their messages, or have been
+                silent for `resume_seconds`.
 
         Returns:
             Number of messages that subscribers have not acknowledged. A message for a group with `ack="handled"` counts

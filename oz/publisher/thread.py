@@ -1,4 +1,4 @@
-"""Run the engine of a publisher or a node in a thread, and close it."""
+"""Run and close the engine of a publisher or a node in a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oz.transport.wakeups import WakeUp
 _log = peer_logger("oz.publisher")
 
 _PAUSE = 0.0003
-"""Seconds between two calls of `attend` while work remains, so that publishing threads get the lock."""
+"""Seconds between two calls of `attend` while work remains. Publishing threads can take the lock in this time."""
 _FAILURE_PAUSE = 0.1
 """Seconds that the thread sleeps after `attend` has raised an exception."""
 _clock = time.monotonic
@@ -155,14 +155,17 @@ class PublisherThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread, and wait for its end. Do not wait in the thread itself, or while the interpreter stops."""
+        """End the thread, and wait for its end.
+
+        A call in the thread itself, or while the interpreter stops, does not wait.
+        """
         self.attendance.is_stopped = True
         self.attendance.wake()
         if self.is_alive and threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
-        """Make the thread call `close` and end, because its publisher or node was garbage-collected."""
+        """Make the thread of a garbage-collected publisher or node call `close` and then end."""
         self._at_end = close
         self.attendance.wake()
 
@@ -243,7 +246,7 @@ class ThreadLifetime:
 
 
 def forget(engine: AttendedEngine) -> None:
-    """Do not close an engine at the end of the program, because a failed constructor has closed it already."""
+    """Make the end of the program no longer close an engine, because a failed constructor has closed the engine."""
     for lifetime in [*OPEN]:
         if getattr(lifetime, "engine", None) is engine:
             OPEN.discard(lifetime)

@@ -221,7 +221,7 @@ class Subscriber(SubscriberBase):
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscriber is closed or drained. Another task may close it during the wait.
+            ClosedError: the subscriber is closed or drained. Another task may close the subscriber during the wait.
             OwnershipError: the subscriber was created before a fork.
         """
         found = self._take(self._shared)

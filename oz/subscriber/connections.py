@@ -7,7 +7,7 @@ the engine. A `Place` holds the state of one endpoint. An endpoint has a link, a
 `connect` sends frames at once. If the socket is full, the next call sends the frames. `_touched` holds the places that
 may have frames to send.
 
-A signal handler may raise an exception during the delivery of a frame. Then `_undo_frame` undoes the delivery, and
+If a signal handler raises an exception during the delivery of a frame, `_undo_frame` undoes the delivery, and
 `Dialler.read` returns the same frame again.
 """
 
@@ -102,14 +102,14 @@ class Connections(ABC):
         places: dict from endpoints to their state.
         poll: poll object with the descriptors of the sockets.
         keys: keys of the subscriber and its publishers; None without security.
-        denials: refusals that no call has raised yet: a dict from the place and the subscription's number to the inbox
-            of the subscription and the error. For a refused connection the number is 0.
+        denials: refusals that no call has raised yet. Each key is a pair of place and subscription number, and each
+            value is a pair of inbox and error. For a refused connection the number is 0.
         watches_links: whether to read the monitor events of all links. Nodes need these events.
         subscriptions_class: class of `subscriptions`. A node uses a subclass.
         on_link: function called under the lock with a place and an event of its link; see `_report`. It must not
             raise.
-        on_connection: function called under the lock with a monitor event of a link without fallback. Its arguments
-            are the place, the number of the event and the address.
+        on_connection: function called under the lock with a monitor event of a link without fallback. The arguments are
+            the place, the number of the event and the address.
     """
 
     watches_links = False
@@ -186,7 +186,7 @@ class Connections(ABC):
         return endpoint
 
     def refusal_text(self, place: Place, text: str | bytes, refusal: links.Refusal) -> str:
-        """Return a text for errors and logs, which says which publisher refuses which pattern, and the reason.
+        """Return a text for errors and logs that names the publisher, the refused pattern and the reason.
 
         Args:
             place: place of the publisher.
@@ -552,7 +552,7 @@ class Connections(ABC):
                 known = ", ".join(item for item, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
-                # As in `_hang_up`. Read the events before their place is removed.
+                # Read the events before their place is removed, as in `_hang_up`.
                 self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
@@ -625,7 +625,7 @@ class Connections(ABC):
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
-        """Return whether `read_alone` may be used, because no frames can arrive except batches of a single link."""
+        """Return whether `read_alone` may be used: the only frames that can arrive are batches of a single link."""
         if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
             return False
         dialler = self._dialler
@@ -666,7 +666,7 @@ class Connections(ABC):
         """Read frames until messages arrive; return the first message of the shared queue, or None.
 
         The caller holds `lock` and `reading`, and calls `Engine.after_alone` later. The next `attend` does the
-        remaining work, for example sends waiting frames.
+        remaining work, for example the sending of frames.
         """
         dialler = self._dialler
         if dialler is None or self.state != OPEN or self._current is not None:
@@ -857,7 +857,7 @@ class Connections(ABC):
         self._changed()
 
     def _report(self, place: Place, link: Link) -> None:
-        """Call `on_link`, because the state or the epoch of a link has changed.
+        """Call `on_link` after a change of the state or the epoch of a link.
 
         ======== ===================================================================================
         event    meaning
@@ -924,7 +924,7 @@ class Connections(ABC):
                 has_more = True
             elif not place.drained:
                 place.drained = True
-                # Wake `drain`, which waits for this.
+                # Wake `drain`, which may wait for this change.
                 self._changed()
         return has_more
 

@@ -79,7 +79,7 @@ class Engine(Connections):
         handled: number of handler calls.
         in_hand: dict from threads or tasks to the message that each of them has received with `ack="handled"` and not
             acknowledged yet.
-        held_messages: the plain dict inside `in_hand`, because its length is read faster.
+        held_messages: the plain dict inside `in_hand`, whose length can be read faster.
         gap_listeners: functions called with each gap: `on_gap`, and the recorder of a journal.
     """
 
@@ -128,7 +128,7 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
-        # The length of a WeakKeyDictionary is computed in Python, which takes longer.
+        # `len` of a WeakKeyDictionary runs Python code, which takes longer.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
         # Counters of denied and received messages at the last text that mentioned a denial; see `_why_keys`.
@@ -328,7 +328,7 @@ class Engine(Connections):
             has_more |= self._read_plain(now)
             has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
-            # Do not measure the silence of publishers, because unread frames may wait in the sockets.
+            # Stop the clock that measures the silence of publishers, because unread frames may wait in the sockets.
             self.listening.leave(now)
             if self._inside:
                 self.listening.enter()
@@ -347,7 +347,7 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     def follow_alone(self) -> None:
-        """Set `lone`, so that C code reads the next frames, if only batches of one link can arrive."""
+        """If only batches of one link can arrive, set `lone`, so that C code reads the next frames."""
         if self.may_wait_alone():
             self.lone = self.find_lone()
             if self.lone is not None:
@@ -550,7 +550,7 @@ class Engine(Connections):
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def _why_no_match(self, inbox: Inbox | None) -> list[str]:
-        """Return texts for a timeout during which publishers were connected, but no message matched."""
+        """Return possible causes of a timeout during which publishers were connected, but no message matched."""
         connected = [place.endpoint for place in self.places.values() if not place.is_bound]
         if not connected:
             return []
@@ -572,7 +572,7 @@ class Engine(Connections):
         return found
 
     def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
-        """Yield texts for a timeout that permissions may have caused. The caller holds the lock."""
+        """Yield possible causes of a timeout: denied messages and missing keys. The caller holds the lock."""
         received, denial = self.dispatcher.stats.received, keys.rights.last_denial()
         if denial is not None and (
             keys.denied != self._named_denials[0] or received == self._named_denials[1]

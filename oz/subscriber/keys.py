@@ -73,7 +73,8 @@ class SubscriberKeys(Keys):
 
         Args:
             key: key of the publisher; None for a publisher in the same process.
-            origin: id of the publisher's process. It belongs to the first key that has used it; other keys are denied.
+            origin: id of the publisher's process. The id belongs to the first key that has used it. Messages with this
+                id from other keys are denied.
             effect: messages that have arrived on the link.
         """
         rights = self.rights
@@ -82,7 +83,7 @@ class SubscriberKeys(Keys):
         if not rights.owns(origin, count):
             return ()
         if not self._has_permissions:
-            # Without permissions every message is allowed, so that no subject needs decoding.
+            # Without permissions every message is allowed. Do not decode the subjects.
             return (effect,)
         denied = rights.denied(effect.flat[0::3], _inboxes_of(effect.flat[2::3]))
         return (effect,) if not denied else _without(effect, denied)

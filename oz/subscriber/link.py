@@ -8,11 +8,11 @@ attempt number. From WELCOME to the end of the connection, every batch arrives o
 loses no frame of a connection. If a batch or a PING has a higher sequence number than expected, the connection is
 faulty, and the link replaces the connection.
 
-A faulty connection may carry frames in one direction only: PINGs arrive, but the frames of the link are lost. The link
-suspects this fault if no ANSWER to a DECLARE arrives, or if PINGs report pending messages although all messages were
-acknowledged. Then the link repeats its HELLO, because a publisher answers a HELLO at once, even while it applies a
-long declaration. If the HELLO gets no answer either, the link replaces the connection. Each such replacement doubles
-the time for the next answer, because a long DECLARE may need more time on a slow network.
+A faulty connection may carry frames in one direction only: PINGs from the publisher arrive, but the frames that this
+link sends are lost. The link suspects this fault if no ANSWER to a DECLARE arrives, or if PINGs report pending messages
+although all messages were acknowledged. Then the link repeats its HELLO, because a publisher answers a HELLO at once,
+even while it applies a long declaration. If the HELLO gets no answer either, the link replaces the connection. Each
+such replacement doubles the time for the next answer, because a long DECLARE may need more time on a slow network.
 
 The engine calls the link with received frames and the time, and gets a list of effects. To send, the engine gets the
 next frame from `next_frame`, and calls `confirm_sent` when the socket has accepted the frame. So a frame that the
@@ -20,7 +20,7 @@ socket refuses (EAGAIN) is sent later. HELLO is sent first, then ACK, then DECLA
 sent, so that the ACK is always current.
 
 The silence of a publisher is measured in *listened* time (`ListeningClock`). The clock runs only while the program is
-inside `receive`, and only after the socket was empty, because before that unread frames may wait in the socket.
+inside `receive`. It starts when the socket is empty, because frames of the publisher may wait unread in the socket.
 
 The table shows the effect of each event in each state. "–" means no effect. "same" means the effect in the column to
 the left.
@@ -128,7 +128,8 @@ class Gap(NamedTuple):
         count: number of missing messages; None if the number is unknown.
         reason: one of "lost", "dropped", "malformed", "restarted" and "closed".
         stream: number of the stream that lost messages; None if every stream may have lost messages.
-        origin: id of the publisher that lost the messages, if another publisher has replaced it; otherwise None.
+        origin: id of the publisher that lost the messages, if another publisher has replaced this publisher; otherwise
+            None.
     """
 
     count: int | None  # type: ignore[assignment]
@@ -443,7 +444,7 @@ class Link:
         return effects
 
     def repeats_ping(self, frame: bytes, listened: float) -> bool:
-        """Process a frame that is equal to the last PING. For any other frame, return False: it needs `on_frame`.
+        """Process a frame that is equal to the last PING. Return False for any other frame, which needs `on_frame`.
 
         Most frames that idle nodes receive are repeated PINGs, and `on_frame` takes five times as long.
 
@@ -628,7 +629,7 @@ class Link:
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
             if bye.reason != links.CLOSED and self._may_report:
-                # The publisher continues to publish. Its messages until the next session get no numbers for this link.
+                # The publisher continues to publish. Messages before the next session get no numbers for this link.
                 effects.append(Gap(None, "lost"))
         elif self.state == GREETING:
             if self._may_report:

@@ -9,9 +9,9 @@ endpoint. Then `dial` connects with a new handle. The engine discards frames tha
 A message is always read completely, because libzmq aborts if a pipe ends inside the read of a multipart message.
 
 A signal handler may raise an exception between two instructions of Python, and at the end of pyzmq's `send` and `recv`,
-because these run signal handlers. If the exception interrupts a message, `begin` and `send` complete the message. If it
-interrupts the engine at any other point, no frame is lost, because `read` returns the same message until the engine
-calls `discard`. A lost frame would force the link to replace its connection.
+which run signal handlers. If the exception interrupts a message, `begin` and `send` complete the message. At any other
+point no frame is lost, because `read` returns the same message until the engine calls `discard`. A lost frame would
+force the link to replace its connection.
 
 The descriptor of a ROUTER signals several messages only once, and a send may consume the signal. Therefore the engine
 checks `is_readable` after each send.
@@ -47,8 +47,8 @@ _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVM
 
 
 _open: set[Dialler] = set()
-"""Open `Dialler` objects. The set prevents their garbage collection, which could close the socket of a subscriber
-before the subscriber."""
+"""Open `Dialler` objects. The set keeps these objects alive. Otherwise the garbage collector could close the socket
+before the subscriber that uses it."""
 
 
 class Dialler:
@@ -149,7 +149,7 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None.
+            # A loop in C: `send` returns None, so that `any` calls it for both frames.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):

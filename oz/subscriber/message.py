@@ -125,7 +125,7 @@ class Message(MessageFields, message.Message):
     def position(self) -> int | None:
         """Number of the message among all messages of its publisher; None for a message from a plain publisher.
 
-        If forwarders passed the message on, the number belongs to the publisher that published it first.
+        For a forwarded message, this is its number at the publisher that published the message first.
         """
         forwarded = self._forwarded
         if forwarded is not None:
@@ -145,7 +145,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def body(self) -> bytes | None:
-        """Payload before the codec has decoded it; None without a codec."""
+        """Payload before decoding; None without a codec."""
         return self[6] if len(self) > 5 else None
 
     def for_delivery(self, arrival: Arrival) -> Self:

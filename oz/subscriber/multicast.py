@@ -1,8 +1,8 @@
-"""Multicast endpoint of a subscriber. A `Listener` reads the socket, and the messages and gaps go to the queues.
+"""Multicast endpoint of a subscriber. A `Listener` reads the socket. Its messages and gaps go to queues.
 
 Multicast cannot filter at the publisher. A subscriber reads all messages of the endpoint, and delivers the messages
 that match its patterns. Therefore `received` plus `lost` is the number of messages that were sent since the subscriber
-joined. A gap may contain messages of any subscription.
+joined. The lost messages that a gap reports may belong to any subscription.
 """
 
 from __future__ import annotations

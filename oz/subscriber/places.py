@@ -60,12 +60,12 @@ class Place:
             link delivers. None without a move.
         key_refusal: text that explains why a key was refused; None if a connection is open. The text continues a
             sentence that begins with the name of the publisher.
-        heard_at: time in seconds at which the last frame or message arrived, or None.
+        heard_at: time in seconds at which the last frame or message arrived; None before the first one.
         is_given_up: whether the connections have ended because a key was refused. `Keys` may connect again.
         is_connected: whether the link has a connection, with or without WELCOME. Only nodes set this attribute.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link of the subscriber reaches the same publisher.
-        drained: whether the plain or multicast socket had no more messages at some time since `drain` began.
+        drained: whether the plain or multicast socket was empty at some time since `drain` began.
         reported: state of the link at the last call of `Connections.on_link`.
         reported_epoch: epoch of the link at the last call of `Connections.on_link`.
     """

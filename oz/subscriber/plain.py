@@ -202,7 +202,7 @@ class PlainSocket:
             self.serves = True
 
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Subscribe to more prefixes, if the socket serves. Equal prefixes are counted by libzmq."""
+        """Subscribe to more prefixes, if the socket serves. libzmq counts equal prefixes."""
         if self.serves:
             for prefix in prefixes:
                 self.socket.setsockopt(zmq.SUBSCRIBE, prefix)

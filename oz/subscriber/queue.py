@@ -4,12 +4,13 @@ Theory of operation
 -------------------
 Messages of a subscription without a handler go to the queue of the subscriber (`shared`). When the program calls
 `receive` of a subscription, or iterates over it, the subscription gets its own queue, and `Subscriber.receive` no
-longer returns its messages. A subscription with a handler always has a queue. But with `inline`, a subscription
-has no queue: its messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the handler.
+longer returns its messages. A subscription with a handler always has a queue. The exception is a subscription with
+`inline`, which has no queue: the messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the
+handler.
 
 A queue holds messages and gaps in order. The gap is reported when the program has received the messages before it. If
-the affected subscriptions have different queues, there is no such position. Then the gap goes to `Dispatcher.reports`,
-and the engine reports the gap at once.
+the affected subscriptions have different queues, no single queue can hold the gap. Then the gap goes to
+`Dispatcher.reports`, and the engine reports the gap at once.
 
 The queue of a subscription is full when it has `max_pending` messages. Then the option `overflow` decides:
 
@@ -59,7 +60,7 @@ MAX_REASONS = 20
 """Maximum number of gap reasons that are counted separately."""
 
 REMOVED = Gap(None, 0, 0, "")
-"""Item that replaces a message whose subscription has ended, or has a queue of its own. It is not reported."""
+"""Item that replaces a message after its subscription has ended or has got its own queue. Receivers skip the item."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras are not checked yet."""
@@ -520,7 +521,7 @@ class Dispatcher:
         return True
 
     def _trim_shared(self) -> None:
-        """Delete the removed items at the right end, so that they do not count as waiting when nothing is received."""
+        """Delete the removed items at the right end, which would otherwise count as waiting messages."""
         items = self.shared.items
         with suppress(IndexError):
             while items[-1] is REMOVED:
@@ -746,7 +747,7 @@ class Dispatcher:
     def _came_before(self, stream: int, subject: bytes, forwarded: Forwarded) -> bool:
         """Return whether a forwarded message has already arrived, and remember the message.
 
-        The subject counts too, so that a key suppresses no message on a subject that it may not publish.
+        The subject is compared too. Otherwise a key could suppress messages on subjects that it may not publish.
         """
         known, found = self._forwarded, (stream, subject, forwarded.origin, forwarded.position)
         if found in known:
@@ -934,7 +935,7 @@ class Dispatcher:
     # gaps
 
     def put_gap(self, gap: Gap, stream: int | None) -> None:
-        """Append a gap to the queue of the affected subscriptions. If they have several queues, append it to `reports`.
+        """Append a gap to the queue of the affected subscriptions, or to `reports` if they have several queues.
 
         Args:
             gap: gap to report.

@@ -7,9 +7,9 @@ A link remembers the revision of its last declaration, and declares the changes 
 not reach back to this revision, the link declares all subscriptions with base 0.
 
 Subscriptions with equal delivery options share a *stream*, which has a number. A stream number is never reused for
-other options, because messages that are still on their way would get the wrong options. A publisher sends a separate
-copy of a message on each stream with a matching pattern. For each copy, `match` returns the matching subscriptions of
-its stream. Stream 0 is the direct stream (`oz.wire.links`), which has no subscriptions and is never declared.
+other options, because messages that were sent earlier would get the wrong options. A publisher sends a separate copy of
+a message on each stream with a matching pattern. For each copy, `match` returns the matching subscriptions of its
+stream. Stream 0 is the direct stream (`oz.wire.links`), which has no subscriptions and is never declared.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Subscriber(SubscriberBase, Pollable):
         dialect: dialect of patterns given as text, if `subscribe` names no dialect.
         filtering: kind of connections. "publisher" uses only links, and "prefix" uses only plain connections. "auto"
             uses a link, or a plain connection if the publisher does not answer on the link.
-        links: link endpoint of the publisher, if it does not follow from `connect`, for example because of address
-            translation. For several endpoints, a dict from endpoints to link endpoints.
+        links: link endpoint of the publisher. Pass it if it cannot be derived from `connect`, for example behind
+            address translation. For several endpoints, a dict from endpoints to link endpoints.
         on_gap: function called with each `Gap`, when the program has received the messages before the gap.
         security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: ZeroMQ context; default: `zmq.Context.instance()`.
@@ -125,7 +125,7 @@ class Subscriber(SubscriberBase, Pollable):
             EndpointError: the endpoint cannot be used here.
             PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
                 connected: call `connect` again when both sides trust each other. If a key is refused after `connect`
-                has returned, the next call that waits raises the error, and the subscriber tries to connect again.
+                has returned, the next waiting call raises the error, and the subscriber tries to connect again.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
@@ -189,8 +189,8 @@ class Subscriber(SubscriberBase, Pollable):
                 With None, the argument `on_full` of the publisher decides.
             last_value: whether the publisher first sends the newest message of each matching subject.
             ack: "received" acknowledges a message when it has arrived. "handled", for groups only, acknowledges a
-                message when its handler has returned or raised. Without a handler, the next call of `receive` in the
-                same thread acknowledges the message, or `Message.ack`.
+                message when its handler has returned or raised. Without a handler, `Message.ack` or the next call of
+                `receive` in the same thread acknowledges the message.
             max_messages: the subscription ends after this number of messages.
             delivery: delivery options that few programs change.
             unknown: misspelled arguments, which raise an error with a suggestion.
@@ -216,7 +216,7 @@ class Subscriber(SubscriberBase, Pollable):
 
         Raises:
             Timeout: no message arrived within `timeout`.
-            ClosedError: the subscriber is closed or drained. Another thread may close it during the wait.
+            ClosedError: the subscriber is closed or drained. Another thread may close the subscriber during the wait.
             OwnershipError: the subscriber was created before a fork.
         """
         engine, items = self._engine, self._shared.items
@@ -364,7 +364,7 @@ def _iterate_in_python(subscriber: Subscriber, queue: Queue, chunk: int) -> Iter
     popleft = items.popleft
     while True:
         if items and not in_hand and not work and _clock() < engine.attend_at:
-            # The clock is read once for several messages, because it costs as much as a message.
+            # Read the clock once for several messages, because one read takes as long as one message.
             try:
                 for _ in range(chunk):
                     item = popleft()

@@ -1,7 +1,8 @@
 """Methods of a subscriber that wait, as generators that run in threads and in asyncio loops.
 
-Each generator does all work that needs no wait, and then yields the time until which it wants to wait, or None. Then
-`oz.subscriber.threads` or `oz.subscriber.tasks` waits, calls `Engine.attend`, and continues the generator.
+Each generator does all work that needs no wait. Then it yields a deadline for the wait, or None for a wait without a
+deadline. The caller, `oz.subscriber.threads` or `oz.subscriber.tasks`, waits, calls `Engine.attend`, and continues the
+generator.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from oz.subscriber.queue import Inbox, Queue
 from oz.transport.steps import Steps
 
 READ_BELOW = 1_000
-"""A call that finds a message in its queue also reads the sockets, if the subscriber's queue has fewer messages."""
+"""A call that finds a message in its queue also reads the sockets, if the subscriber's queue has fewer messages than
+this number."""
 
 
 def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
@@ -43,7 +45,8 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.denials:
             engine.raise_denial(queue.inbox)
         if queue.items and engine.clock() >= engine.attend_at:
-            # Attend before a message leaves the queue: if a signal handler raises in this call, no message is lost.
+            # Read the sockets before a message leaves the queue: if a signal handler raises in this call, no message is
+            # lost.
             _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:

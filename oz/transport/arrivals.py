@@ -1,16 +1,16 @@
-"""Callers of a listener that do not prove a trusted key: they are counted and logged.
+"""Counts and log lines for callers of a listener that do not prove a trusted key.
 
 libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
-handshake. A caller with a trusted key also causes failed handshakes if it does not know the key of the listener. It
-tries each key that it trusts, several keys at once. Therefore a failure is logged only if no caller is admitted
+handshake. A caller with a trusted key also causes failed handshakes if it does not know the key of the listener. Such a
+caller tries each key that it trusts, several keys at once. Therefore a failure is logged only if no caller is admitted
 within `SEARCH_SECONDS`. A wrong key within `SEARCH_SECONDS` after an admission is ignored too, because the admitted
-caller's handshakes with wrong keys may end later. But a connection that ends without an error is then reported,
-because a caller without a key may cause only this event. It is ignored within `SEARCH_SECONDS` before and after the BYE
-of an admitted caller, because such a caller may close while it tries keys.
+caller's handshakes with wrong keys may end later. A connection that ends without an error is reported even in this
+time, because a caller without a key may cause only this event. The event is ignored within `SEARCH_SECONDS` before and
+after the BYE of an admitted caller, which may close while it tries keys.
 
-If the authenticator refuses the key of a caller, it logs the refusal. The failed handshakes of the caller's search are
-then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at the beginning.
-Therefore a later refusal has this effect only if `REFUSAL_SECONDS` have passed.
+If the authenticator refuses the key of a caller, the authenticator logs the refusal. The failed handshakes of the
+caller's search are then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at
+the beginning. Therefore a later refusal has this effect only if `REFUSAL_SECONDS` have passed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from oz.transport.monitors import Event, Outcome
 SEARCH_SECONDS = 3.0
 """Seconds that a caller's search for the key of a listener may take."""
 REFUSAL_SECONDS = 60.0
-"""After a refused key, failures are ignored for `SEARCH_SECONDS`. This happens at most once in this number of seconds,
-so that the failures of other callers are reported."""
+"""After a refused key, failures are ignored for `SEARCH_SECONDS`. At most one refusal in this number of seconds has
+this effect, so that the failures of other callers are reported."""
 _MAX_FAILURES = 1_024
 """Maximum number of failures that wait for `SEARCH_SECONDS` to pass. Further failures are reported at once."""
 
@@ -108,11 +108,12 @@ def _has_wrong_key(event: Event) -> bool:
 
 
 def _reason(failures: Sequence[Event]) -> str:
-    """Return the reason of the first violation of the protocol; without one, that the key is missing."""
+    """Return the reason of the first violation of the protocol. Without a violation, the reason is a missing key."""
     for event in failures:
         if _has_wrong_key(event):
             return "the caller does not trust the key of this side, and expects another one"
         if event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             return f"the handshake of the caller violates the protocol (error 0x{event.value:x} of ZeroMQ)"
-    # The caller may have no keys, or may have keys and have closed the connection. libzmq reports the same event.
+    # libzmq reports the same event for a caller without keys, and for a caller with keys that has closed the
+    # connection.
     return "the caller proved no key before the connection ended, and this side demands CURVE"

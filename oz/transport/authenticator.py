@@ -27,7 +27,7 @@ class Admission(Protocol):
     domain: str
 
     def admits(self, key: str, address: str) -> bool:
-        """Return whether a peer that has proved a key may connect, and count a refusal.
+        """Return whether a peer that has proved a key may connect. Count the peer as refused if not.
 
         Args:
             key: public key of the peer, in Z85 (text of 40 characters).

@@ -48,7 +48,7 @@ class Bell:
 
     def ring(self) -> None:
         """Make the descriptor readable. After `close` it has no effect."""
-        # OSError: the buffer is full, so that the descriptor is readable already; or `close` was called.
+        # OSError: the buffer is full, and the descriptor is readable already. Or `close` was called.
         with suppress(OSError):
             self._ringer.send(b"!")
 
@@ -62,10 +62,11 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Make each signal ring the bell while a `with` block runs. In other threads than the main thread, do nothing.
+        """Make each signal ring the bell while a `with` block runs. Do nothing in threads other than the main thread.
 
         Python runs the handler of a signal only between two instructions. If a signal arrives right before a wait, its
-        handler would run after the wait, which may never end. A byte that Python writes at each signal ends the wait.
+        handler would run only after the wait, which may never end. Therefore Python writes a byte at each signal, which
+        ends the wait.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -1,7 +1,8 @@
 """CURVE keys and their certificates, in the file format of pyzmq and czmq.
 
 A key pair has two files: the public certificate `NAME.key`, and the secret certificate `NAME.key_secret`. Only the
-owner may read the secret certificate. oz does not use `zmq.auth.create_certificates`, which lets all users read it.
+owner may read the secret certificate. oz does not use `zmq.auth.create_certificates`, because its secret certificates
+can be read by all users.
 Sources: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
 """
 
@@ -124,7 +125,8 @@ def read_secret(path: Path) -> KeyPair:
     """
     beside = path.with_suffix(SECRET)
     if path.suffix == PUBLIC and beside.exists():
-        # Checked first: `_read` would only report the mode of the file, which is right for a public certificate.
+        # Check this first: `_read` would report the mode of the file, although the mode is right for a public
+        # certificate.
         raise _wrong(path, f"it is a public certificate; {beside.name} beside it has the secret key")
     public, secret = _read(path, is_secret=True)
     if secret is None:

@@ -40,7 +40,7 @@ def cut(connection: Connection) -> None:
         copy = os.dup(connection.descriptor)
     except OSError:
         return
-    # The copy is checked and not the original, because the number of the original may pass to another file at any time.
+    # Check the copy, because the system may give the number of the original to another file at any time.
     if inode_of(copy) != connection.inode:
         os.close(copy)
         return

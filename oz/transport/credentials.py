@@ -38,13 +38,13 @@ _CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
 """Seconds between two checks for a change of a file. The short interval applies after an unknown key, and while a file
 changes.
 
-Publishers and subscribers ask for the content every 0.5 s. The interval is shorter, so that each request checks the
-file.
+Publishers and subscribers ask for the content every 0.5 s. The interval is shorter than that, so that each request
+checks the file.
 """
 
 _BACKLOG = 2_048
 """Maximum number of connections that wait until the listener accepts them; the system may have a lower limit. The
-default of libzmq is 100. Beyond the limit, the system drops the packets of a caller, which then gets no answer."""
+default of libzmq is 100. Beyond the limit, the system drops the packets of callers, and they get no answer."""
 
 _MAX_FOUND = 4_096
 """Maximum number of endpoints whose last key is cached. At this number the cache is cleared."""
@@ -85,7 +85,7 @@ class Credentials:
         self._refused_keys: dict[str, None] = {}
         self._counting = threading.Lock()
         self._refusals = RefusalLog()
-        # Absolute, because a program may change its working directory.
+        # Make the paths absolute, because a program may change its working directory.
         key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
@@ -171,7 +171,7 @@ class Credentials:
     # sockets
 
     def serve(self, socket: zmq.Socket[Any]) -> None:
-        """Make a socket demand CURVE and a trusted key from its peers. Endpoints that are bound already do not change.
+        """Make a socket demand CURVE and a trusted key from its peers. Endpoints that are bound already stay unchanged.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -270,7 +270,7 @@ class Credentials:
 
     def rights(self) -> Rights:
         """Return the trusted keys and their permissions. The object is the same until one of the files changes."""
-        # The clock is read once, because this method is called for each received frame.
+        # Read the clock only once, because this method is called for each received frame.
         now = time.monotonic()
         trusted = self._trusted.at(now)
         permissions = None if self._permissions is None else self._permissions.at(now)
@@ -280,7 +280,7 @@ class Credentials:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the permission file has changed and is not read yet. It is read when two checks find it unchanged."""
+        """Whether a changed permission file is not read yet. First, two checks in a row must find the same state."""
         return self._permissions is not None and self._permissions.is_changing
 
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
@@ -370,7 +370,7 @@ class Reloaded(Generic[T]):
         try:
             self._value = self._read(self._path)
         except Exception as error:
-            # All errors are logged, because the caller did not change the file and expects no error.
+            # Log all errors, because the caller did not change the file and expects no error.
             if self._kept is not None:
                 self._value = self._kept(self._path, self._value)
             _log.error(
@@ -382,7 +382,8 @@ class Reloaded(Generic[T]):
 
 def _state(path: Path) -> object:
     """Return a value that changes when a file, or any file in a directory, changes; None if it cannot be read."""
-    # `scandir` creates no `Path` for each file. Each node of a process checks its files twice a second.
+    # Use `scandir`, which creates no `Path` for each file, because each node of a process checks its files twice a
+    # second.
     try:
         own = _marks(os.stat(path))
         if not path.is_dir():

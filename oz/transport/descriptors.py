@@ -17,8 +17,8 @@ CONTEXT = 10
 the end of the context, one is for the socket, and four are spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
 
 _ENDPOINT = 6
-"""Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two with which
-threads wake a thread of oz, and two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
+"""Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two that wake a
+thread of oz, and two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
 
 _SPARE = 32
 """Number of descriptors that a node leaves free for incoming connections. If `accept` of an `ipc://` listener fails,
@@ -61,7 +61,7 @@ def need_for_endpoint(endpoint: str) -> None:
 def need(count: int, purpose: str) -> None:
     """Raise an error if fewer than `count` file descriptors are free.
 
-    The check reserves nothing: another thread may open descriptors before the caller does.
+    The check reserves no descriptors: another thread may open them before the caller does.
 
     Args:
         count: number of descriptors.
@@ -76,8 +76,8 @@ def need(count: int, purpose: str) -> None:
 def _check(count: int, purpose: str) -> None:
     if has_free_descriptors(count):
         return
-    # A signal handler may raise an exception before a new descriptor is in the list. Garbage collection then closes a
-    # FileIO object, but would not close a descriptor that `os.open` has returned.
+    # A signal handler may raise an exception before a new descriptor is in the list. Garbage collection closes a FileIO
+    # object, but not a plain descriptor from `os.open`.
     held: list[FileIO] = []
     try:
         while len(held) < count:

@@ -70,7 +70,7 @@ def as_list(endpoints: object) -> list[str]:
     if endpoints is None:
         return []
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
-        # `check` refuses other types.
+        # `check` raises TypeError for other types.
         return [as_text(cast("str", endpoints))]
     return [as_text(endpoint) for endpoint in endpoints]
 
@@ -80,11 +80,11 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
 
     Args:
         endpoint: endpoint to check, such as `tcp://127.0.0.1:5555`.
-        own_context: whether no other socket shares the context of the socket. Such a socket cannot use inproc.
+        own_context: whether only this socket uses the context. Such a socket cannot use inproc.
 
     Raises:
-        EndpointError: the text is no endpoint, or names inproc without a shared context, or libzmq was built without
-            the transport.
+        EndpointError: the text is no endpoint; it names inproc, but the context is not shared; or libzmq was built
+            without the transport.
         TypeError: the endpoint is neither text nor bytes.
     """
     endpoint = as_text(endpoint)
@@ -93,7 +93,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     try:
         endpoint.encode()
     except UnicodeEncodeError:
-        # The path came from the system, as text with surrogates for bytes that are not UTF-8.
+        # The text contains surrogates, because the path came from the system and is not UTF-8.
         raise EndpointError(f"{endpoint!r} is no endpoint: libzmq needs UTF-8") from None
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:

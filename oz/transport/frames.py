@@ -1,7 +1,7 @@
 """Reader of all frames of a message, for drop-in sockets.
 
 `recv` of pyzmq returns a frame as bytes in 0.15 µs, but does not report whether more frames follow. In pyzmq, a
-`zmq.Frame` (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, because it constructs an enum) reports that. A call of
+`zmq.Frame` (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, because it constructs an enum) reports it. A call of
 zmq_getsockopt by ctypes takes 0.2 µs. The C code of oz calls libzmq directly for all frames (`docs/libzmq.md`).
 """
 

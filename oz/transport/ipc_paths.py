@@ -49,7 +49,7 @@ class SocketFiles:
     def bind(self, socket: zmq.Socket[Any], endpoint: str, bind: Callable[..., Any] = zmq.Socket.bind) -> Any:
         """Bind a socket of pyzmq; refuse an `ipc://` path at which a process listens.
 
-        The method tries to connect to the path. If nothing listens at it, the file is stale, and libzmq replaces it.
+        The method tries to connect to the path. If no process listens there, the file is stale, and libzmq replaces it.
         Between this check and the bind, another process may bind the same path. libzmq then replaces the socket file of
         that process without an error. oz accepts this race.
 
@@ -106,7 +106,7 @@ class SocketFiles:
 
 
 def _path_of(socket: zmq.Socket[Any], endpoint: str) -> str | None:
-    """Return the path that a bind creates; None if libzmq creates no file, or a temporary file."""
+    """Return the path of the file that a bind creates; None if libzmq creates no file or only a temporary file."""
     path = endpoint.removeprefix(_SCHEME).partition("\0")[0]
     if path == endpoint or path == "*" or path.startswith("@") or not hasattr(sockets, "AF_UNIX"):
         return None

@@ -78,11 +78,11 @@ class KeySearch:
         self._at.setdefault(endpoint, now + next(pauses))
 
     def is_searching(self, endpoint: str) -> bool:
-        """Return whether a search for the key of a listener runs or is due later."""
+        """Return whether a search for the key of a listener runs or is planned."""
         return endpoint in self._at or endpoint in self._running
 
     def reset(self, endpoint: str) -> None:
-        """Record a successful connection: cancel a search that is due, and make the next pause the shortest again."""
+        """Record a successful connection: cancel the next search, and reset the pause to the shortest one."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)
 

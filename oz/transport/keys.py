@@ -17,14 +17,14 @@ BROKEN: listener without keys    connection ends; connect again after 0.2 to 5 s
 FAILED: listener has another key libzmq connects again; the second failure in a row begins a search
 ================================ ==============================================================
 
-After REFUSED and BROKEN, libzmq does not connect again. libzmq then frees the connection, but the socket still keeps
-its address. Therefore the engine disconnects the endpoint at once, before it connects again.
+After REFUSED and BROKEN, libzmq does not connect again. It frees the connection, but the socket keeps the address of
+the connection. Therefore the engine disconnects the endpoint at once, before it connects again.
 
 A search runs in its own thread, and its result wakes the engine. If three searches in a row find no trusted key, the
 engine reports the endpoint. One search is not enough, because the listener may close during a search.
 
-Every `TEND_INTERVAL` seconds, `tend` checks the files of keys. It ends each connection to a listener whose key is not
-trusted any more. It also reads the monitors of listening sockets, which report callers without a key (`Arrivals`).
+Every `TEND_INTERVAL` seconds, `tend` checks the files of keys. `tend` ends each connection to a listener whose key is
+no longer trusted. `tend` also reads the monitors of listening sockets, which report callers without a key (`Arrivals`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LINK = int(zmq.DEALER)
 """Type of the socket that tries trusted keys at a link endpoint. A link is a connection between two sockets of oz."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 """First and longest pause between a refusal and the next connection to the endpoint, in seconds."""
-_FAILURES = 2  # After this number of failed handshakes, a search begins. A single failure may mean a closing listener.
+_FAILURES = 2  # A search begins after this number of failed handshakes. A closing listener may cause one.
 _STRANGERS = 3  # If this number of searches in a row finds no trusted key, the endpoint is reported.
 _WITHOUT_KEY = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
 
@@ -135,8 +135,8 @@ class Keys:
     def watch(self, socket: zmq.Socket[Any], now: float) -> None:
         """Monitor the handshakes of a socket. Call it before each bind and connect.
 
-        If the socket is monitored already, the method reads its events, because a refused connection must end before
-        the socket connects again.
+        If the socket is monitored already, the method reads its events. A refused connection must end before the socket
+        connects again.
         """
         found = self._monitors.get(socket)
         if found is None:
@@ -166,12 +166,12 @@ class Keys:
     # connections
 
     def find(self, endpoint: str, link_endpoint: str | None, *, is_plain: bool) -> None:
-        """Find the key of a listener. The call waits for handshakes. After an error the endpoint is forgotten.
+        """Find the key of a listener. The call waits for handshakes. After an error, the endpoint is removed.
 
         Args:
             endpoint: endpoint of the listener.
             link_endpoint: endpoint at which the listener accepts links; None without links.
-            is_plain: whether to try a plain connection if nothing listens at the link endpoint.
+            is_plain: whether to try a plain connection if no process listens at the link endpoint.
 
         Raises:
             PermissionDenied: one of the sides does not trust the key of the other side.
@@ -211,7 +211,7 @@ class Keys:
         candidates = self._candidates(endpoint)
         server = self._servers[endpoint] = _Server(endpoint, candidates[0], LINK)
         if len(candidates) > 1:
-            # `tend` ignores the result of a search for an endpoint without failures, so the count begins with 1.
+            # Begin with one failure, because `tend` ignores search results for endpoints without failures.
             server.failures = 1
             self._search.begin(endpoint, LINK)
 
@@ -331,14 +331,14 @@ class Keys:
                 self._due_at = now + CHANGE_INTERVAL
 
     def _is_strange(self, endpoint: str, server: _Server) -> bool:
-        # A node on this host also connects to this node, which shows its key. After more searches, the report can name
-        # this key.
+        # The peer may be a node on this host that also connects to this node and so shows its key. After more searches,
+        # the report can name this key.
         may_call = endpoint.startswith("ipc:") and self.stranger_at(endpoint) is None
         return server.strangers >= (2 * _STRANGERS if may_call else _STRANGERS)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
-        # A later failure may come from the connection before, because an event names no connection. Therefore the count
-        # begins with 0, and one failure begins no search.
+        # An event names no connection, so that a later failure may come from the previous connection. Therefore the
+        # count begins with 0, and one failure begins no search.
         server.key, server.failures, server.is_ended = key, 0, False
         self._reconnect(endpoint)
 

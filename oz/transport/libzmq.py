@@ -19,7 +19,7 @@ def _open() -> Any:
     try:
         import zmq.backend.cython._zmq as extension
 
-        # The functions are found in pyzmq's extension module, so that no other libzmq is used. PyDLL keeps the GIL.
+        # Load pyzmq's extension module, so that its libzmq is used and no other. PyDLL keeps the GIL.
         return ctypes.PyDLL(extension.__file__, use_errno=True)
     except (ImportError, OSError, AttributeError, TypeError):
         return None
@@ -72,7 +72,7 @@ def option_reader(
     getsockopt = _GETSOCKOPT
     value = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(value))
-    # Converted here, because ctypes would convert Python numbers at each call.
+    # Convert the numbers here, because ctypes would convert Python numbers at each call.
     pointer, number = ctypes.c_void_p.from_param(int(socket.underlying)), ctypes.c_int.from_param(option)
     answer, length = ctypes.byref(value), ctypes.byref(size)
 

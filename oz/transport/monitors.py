@@ -56,8 +56,8 @@ class Event(NamedTuple):
 
     Attributes:
         number: number of the event in libzmq, such as `zmq.EVENT_CONNECTED`.
-        endpoint: endpoint of the connection, with an address in place of a host name. If this side has accepted the
-            connection, it is the endpoint of the listener.
+        endpoint: endpoint of the connection, with an address in place of a host name. For an accepted connection, this
+            is the endpoint of the listener.
         value: error number of libzmq or of the system, if the event reports a failure.
     """
 
@@ -87,12 +87,12 @@ class Monitor:
     def __init__(self, socket: zmq.Socket[Any], events: int = HANDSHAKES) -> None:
         """Start to monitor a socket."""
         self._socket, runtime = socket, runtime_of(socket.context)
-        # The receiving end is created before the monitor, because libzmq waits for ever for a missing receiver.
+        # Create the receiving socket before the monitor, because libzmq waits for ever for a missing receiver.
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
         _open.add(self)
         # The number is new for each monitor, because the address of an ended monitor may stay in use for a moment.
         address = f"inproc://oz-monitor-{id(self):x}-{next(_numbers)}"
-        # Read here, because later the garbage collection may have closed the socket.
+        # Read the descriptor now, because the garbage collector may close the socket later.
         self.fd = int(runtime.get(self.pair, _FD))
         self._read = message_reader(self.pair, runtime)
         self._events = option_reader(self.pair, _EVENTS, runtime.get)
@@ -109,7 +109,7 @@ class Monitor:
             raise
 
     def has_events(self) -> bool:
-        """Return whether `read` yields events. It takes 0.6 µs with the compiled part; a node calls it often."""
+        """Return whether `read` yields events. With the compiled part, the call takes only 0.6 µs."""
         return bool(self._events(self.pair) & _POLLIN)
 
     def read(self) -> Iterator[Event]:

@@ -1,8 +1,8 @@
 """Keys of the peers of a socket: find the sender of a frame, and the endpoint of a monitor event.
 
 If the peer has connected to this side, the authenticator has attached the key to the frame. If this side has connected
-to the peer, the key belongs to the endpoint. To find this endpoint, libzmq reports the descriptor of the connection,
-and the system reports the peer's address for the descriptor (`docs/decisions/063-keys-of-connections.md`).
+to the peer, the key belongs to the endpoint. To find this endpoint, oz gets the descriptor of the connection from
+libzmq, and asks the system for the peer's address on this descriptor (`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PeerKeys:
     def __init__(self) -> None:
         """Start without endpoints."""
         self.bound: list[str] = []
-        # Inode and key by descriptor. An entry stays after the connection ends, because its last frames are read later.
+        # Inode and key by descriptor. The entry of an ended connection stays, because the last frames are read later.
         self._known: dict[int, tuple[int | None, str]] = {}
 
     def connection_of(self, frame: zmq.Frame, called: Mapping[str, str]) -> Connection | None:
@@ -61,8 +61,8 @@ class PeerKeys:
     def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
         """Return the key of the peer on a connection; empty if no key or several keys fit its addresses.
 
-        The property `User-Id` of a frame is used only if the peer has connected to this socket. The authenticator has
-        then set it. A listener to which this side connects may set `User-Id` to any value.
+        The property `User-Id` of a frame is used only if the peer has connected to this socket. In that case, the
+        authenticator has set the property. A listener to which this side connects may set `User-Id` to any value.
         """
         ends = _ends(descriptor)
         if ends is None:

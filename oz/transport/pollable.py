@@ -1,4 +1,4 @@
-"""Interface of objects that `oz.Poller` can wait for, although they are no sockets, such as `oz.Subscriber`."""
+"""Interface of objects that are no sockets, but for which `oz.Poller` can wait, such as `oz.Subscriber`."""
 
 from __future__ import annotations
 

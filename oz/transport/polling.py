@@ -1,4 +1,4 @@
-"""Poll of a subscriber: it waits for the subscriber's sockets, and for a descriptor by which other threads wake it."""
+"""Poll of a subscriber: a wait for its sockets and for a descriptor that other threads use to end the wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Poll:
 
     Attributes:
         is_polling: whether a thread polls the descriptors now.
-        is_full: whether the waiting thread waits only for `ring`, because a queue is full and no socket may be read.
+        is_full: whether a queue is full. Then the waiting thread waits only for `ring`, because no socket may be read.
     """
 
     def __init__(self) -> None:

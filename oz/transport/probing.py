@@ -25,7 +25,7 @@ _ACCEPT_TIMEOUT = 0.3
 
 _BATCH = 16
 """Number of keys that a search tries at the same time, each on its own connection. The number is small, because many
-callers may search at one listener, and the backlog of the listener is limited."""
+callers may search at one listener, whose backlog is limited."""
 
 _RECONNECT_INTERVAL = 1_000 * ceil(BUSY_HANDSHAKE_TIMEOUT)
 """Milliseconds until libzmq connects again. The time is as long as the longest search, so that libzmq repeats no
@@ -54,7 +54,7 @@ class Probed(enum.Enum):
     KEYLESS = enum.auto()
     """The listener demands no keys. `probe` reports it as STRANGER."""
     SILENT = enum.auto()
-    """The listener accepts connections, but has left some handshakes without an answer: it may be busy."""
+    """The listener accepts connections, but has not answered some handshakes. The listener may be busy."""
     ABSENT = enum.auto()
     """Nothing listens yet."""
 
@@ -94,7 +94,7 @@ class _Try:
         self.has_connected = False
         self._socket = socket = context.socket(kind)
         socket.set(zmq.LINGER, 0)
-        # By default libzmq repeats a failed handshake every 0.1 s.
+        # With the default, libzmq would repeat a failed handshake every 0.1 s.
         socket.set(zmq.RECONNECT_IVL, _RECONNECT_INTERVAL)
         socket.set(zmq.CURVE_PUBLICKEY, pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, pair.secret.encode())
@@ -103,7 +103,7 @@ class _Try:
         socket.connect(endpoint)
 
     def read(self) -> None:
-        # Imported here, because it imports asyncio.
+        # Import this module here, because it imports asyncio.
         from zmq.utils.monitor import parse_monitor_message
 
         while self.outcome is None and self.monitor.get(zmq.EVENTS) & zmq.POLLIN:

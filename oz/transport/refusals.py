@@ -26,8 +26,8 @@ class _Refusals:
 class RefusalLog:
     """Log lines about refused connections.
 
-    The first connection with a reason gives a line at once. A later line has the number of connections since the line
-    before.
+    The first connection with a reason gives a line at once. Each later line contains the number of connections since
+    the previous line.
     """
 
     def __init__(self) -> None:

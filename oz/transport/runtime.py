@@ -1,8 +1,8 @@
 """Functions for sockets, clocks and random bytes that publishers and subscribers call.
 
 The context decides which functions are called. A `zmq.Context` means the functions of pyzmq's backend. A context of
-`oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock, so that the same code runs
-without libzmq.
+`oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock, so that publishers and
+subscribers run without libzmq.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Runtime(NamedTuple):
         send: function that sends a frame.
         recv: function that receives a frame.
         clock: function that returns the time in seconds. The time never goes back.
-        busy_clock: clock in seconds, with which a task measures how long it has not yielded to the event loop. On a
-            virtual network, time stops while code runs. There, each call of this clock adds to its time.
+        busy_clock: clock in seconds. A task uses it to measure the time since its last yield to the event loop. On a
+            virtual network, time stops while code runs. There, each call of this clock advances its time.
         time_ns: function that returns the nanoseconds since 1970.
         random_bytes: function that returns random bytes. Its argument is the number of bytes.
         create_poll: function that creates the `Poll` of a subscriber.
@@ -80,8 +80,7 @@ def runtime_of(context: Any) -> Runtime:
 def message_reader(socket: zmq.Socket[bytes], runtime: Runtime) -> Callable[[zmq.Socket[bytes]], list[bytes]]:
     """Return a function that reads the frames of a socket's next message, or raises `zmq.Again` without a message.
 
-    If a signal handler raises during the read, the whole message is dropped, and none of its frames stays in the
-    socket.
+    If a signal handler raises during the read, the whole message is dropped, and no frame of it stays in the socket.
     """
     recv, has_more = runtime.recv, option_reader(socket, _RCVMORE, runtime.get)
 

@@ -1,10 +1,10 @@
 """Waits that threads and asyncio share.
 
 The engine is the part of a publisher or subscriber that threads and asyncio share. It describes each wait once, as a
-generator of *steps*. In each step the generator does all work that needs no wait. Then it yields a time in seconds of
-`time.monotonic`, or None. The generator is resumed when the state of the engine may have changed, and at that time.
-`run` waits in the calling thread, `run_async` waits in a coroutine. A task is cancelled only at a yield, where the
-engine holds no lock.
+generator of *steps*. In each step the generator does all work that needs no wait. Then it yields a deadline in seconds
+of `time.monotonic`, or None for no deadline. The generator is resumed when the state of the engine may have changed,
+and at the yielded time at the latest. `run` waits in the calling thread, `run_async` waits in a coroutine. A task is
+cancelled only at a yield, where the engine holds no lock.
 
 psycopg 3 has the same design.
 """

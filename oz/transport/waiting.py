@@ -34,8 +34,8 @@ class ThreadWait:
             waiters: waiters of the engine, to which this wait is added.
         """
         self._waiters = waiters
-        # A lock and not an Event: if a signal handler raises inside `Event.wait`, the lock of the event may stay
-        # locked, and `Event.set` in another thread would wait for ever.
+        # Do not use an Event: if a signal handler raises inside `Event.wait`, the lock of the event may stay locked.
+        # `Event.set` in another thread would then wait for ever.
         self._news = threading.Lock()
         self._news.acquire()
 

@@ -30,10 +30,10 @@ class WakeUp:
 
     def wake(self) -> None:
         """Make the descriptor readable. After `close` it has no effect."""
-        # An eventfd takes a number of eight bytes. OSError: the pipe is full, and is therefore readable already.
+        # An eventfd takes a number of eight bytes. OSError: the pipe is full, which means that it is readable already.
         with suppress(OSError):
             os.write(self._write, _ONE)
-        # Set after the write, so that `clear` never misses a written byte.
+        # Set the flag after the write, so that `clear` never misses a written byte.
         self._may_be_readable = True
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Stack level of warnings: it makes a warning show a line of the program, and not a line of oz."""
+"""Stack level with which a warning shows a line of the program, and not a line of oz."""
 
 from __future__ import annotations
 

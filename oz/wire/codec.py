@@ -25,7 +25,7 @@ class Codec(Protocol):
 
 
 class MsgpackCodec:
-    """MessagePack. Its type str is `str` in Python, and its type bin is `bytes`."""
+    """MessagePack. The MessagePack type str is `str` in Python, and bin is `bytes`."""
 
     def encode(self, value: Any) -> bytes:
         """Pack a value.
@@ -93,7 +93,7 @@ _BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": Jso
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:
-    """Return the codec with this name. Return an object with `encode` and `decode`, or None, unchanged.
+    """Return the codec with this name. A codec object or None is returned unchanged.
 
     Raises:
         ConfigurationError: no codec has this name.

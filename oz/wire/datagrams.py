@@ -1,9 +1,9 @@
-"""Frames of multicast messages: `prefix 00 head body crc`.
+"""Frames of multicast messages. A frame is `prefix 00 head body crc`.
 
 ZeroMQ over PGM may deliver frames that are cut, joined or corrupt. Therefore a frame contains its length, and ends with
 a checksum of all its other bytes. The prefix is the common beginning of all subjects in the frame. In a frame with one
-message, the prefix is the whole subject. The publisher numbers all its messages (the sequence numbers), so that each
-subscriber detects every loss.
+message, the prefix is the whole subject. The publisher gives all its messages sequence numbers, so that each subscriber
+detects every loss.
 
 ========== ================================================================================================
 flags      body
@@ -30,7 +30,7 @@ VERSION = 2
 MAGIC = b"oz"
 
 CONTROL, BATCH = 1, 2
-"""Flags in the head of a frame, which tell the kind of the body. Without a flag, the body is one payload."""
+"""Flags in the head of a frame. A flag gives the kind of the body. Without a flag, the body is one payload."""
 
 MAX_COUNT = 65_535
 """Maximum number of messages in a frame."""
@@ -74,7 +74,7 @@ class Record(NamedTuple):
     Attributes:
         rate: maximum rate in kilobits per second at which the publisher sends.
         age: seconds since the publisher's first message; 0 before the first message.
-        bye: whether the publisher closes.
+        bye: whether the publisher is closing.
         quiet: seconds for which the publisher may send no frame after this record, because it sends a large message.
     """
 
@@ -90,7 +90,7 @@ def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
     Args:
         prefix: common beginning of all subjects, without a zero byte.
         head: fields of the frame's head.
-        body: encoded messages, or the encoded record; the flags of the head tell which.
+        body: encoded messages if the flags of the head are 0 or `BATCH`; the encoded record if they are `CONTROL`.
     """
     flags, origin, epoch, sequence, count = head
     size = len(prefix) + OVERHEAD + len(body)

@@ -2,7 +2,7 @@
 
 `FIELDS` is the table of all fields, with their names, their keys on the wire, and their checks. A new field needs a
 line in this table, a line in `oz.message.Extras`, and an argument of `publish`. Most messages with extras have only one
-field. Therefore the code needs only a comparison with None for each absent field.
+field. Therefore the code does only one comparison with None for each absent field.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_ID = 64
 _new = tuple.__new__
 
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
-# Types whose values need no further check, because all of them can be encoded.
+# Types of values that need no further check, because every value of these types can be encoded.
 _SURE = frozenset({bytes, float, bool, type(None)})
 
 
@@ -107,7 +107,7 @@ def decode_extras(found: Any) -> Extras:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8. Text with lone surrogates cannot."""
+    """Return whether a text can be encoded as UTF-8. The result is False for a text with lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -138,7 +138,7 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
             if kind is int and -(2**63) <= value < 2**64:
                 continue
         _check_header(name, value)
-    # Remove `VIA`, because a program may publish received headers again, and the new message has passed no forwarder.
+    # Remove `VIA`: a program may publish headers that it has received, but the new message has passed no forwarder.
     own = dict(headers)
     own.pop(VIA, None)
     return own or None
@@ -211,7 +211,7 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check the argument `key`. It returns None, because the key is not sent."""
+    """Check the argument `key`. Return None, because the key is not sent."""
     if isinstance(key, str):
         # Keys are encoded like subjects, because many keys are subjects.
         if not key.isascii():

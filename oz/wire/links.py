@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A message on a link has two frames: the routing id, which the ROUTER needs, and one frame of this protocol. If a
-protocol message had several frames, a lost connection could end it in the middle, and libzmq would abort. The first
+protocol message had several frames, a connection could be lost between two of them, and libzmq would abort. The first
 byte of a frame is its kind. Numbers are big-endian; structures are MessagePack.
 
 A batch of messages consists of a *head* and a *body*. The head contains the sequence number, the stream and the number
@@ -13,8 +13,8 @@ are sent together in one frame (JOINED).
 
 The decoders accept any bytes. For a malformed frame they raise `ProtocolError`, and they compare counts with sizes
 before they allocate memory. MessagePack values need limits: the library msgpack allocates an array as soon as it has
-read the length, and accepts 1,024 nested levels. `max_array_len` limits the length at each level. Small nested values
-need 80 times more memory than on the wire. Therefore the size of control frames is limited, and hooks stop the
+read the length, and accepts 1,024 nested levels. `max_array_len` limits the length at each level. In memory, small
+nested values are 80 times larger than on the wire. Therefore the size of control frames is limited, and hooks stop the
 decoding at nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
@@ -64,10 +64,10 @@ LAST_PART = 1
 """Flag of the last part of a declaration."""
 
 CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = range(8)
-"""Reasons in a BYE, which tell why the session ends."""
+"""Reasons in a BYE for the end of the session."""
 
 PUBLISHER, SUBSCRIBER = 0, 1
-"""Roles in a BYE, which tell which side has sent the frame."""
+"""Roles in a BYE: the side that has sent the frame."""
 
 PING_INTERVAL = 1.5
 """Length of a ping interval in seconds. A session with pending messages gets a PING in each interval. If the publisher
@@ -77,8 +77,8 @@ MAX_BEATS = 4
 SLOW_PINGS = 20
 """An idle link sends an ACK every `SLOW_PINGS` ping intervals. A silent session gets a PING at the same rate."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
-"""A session is silent when no frame of the subscriber has arrived for this number of seconds. In this time an idle link
-sends two ACKs."""
+"""A session is silent when no frame of the subscriber has arrived for this number of seconds. An idle link sends two
+ACKs in this time."""
 
 DIRECT = 0
 """Number of the direct stream, which exists in each session without a declaration."""
@@ -113,7 +113,7 @@ MAX_ENDPOINTS = 64
 MAX_CARD_TEXT = 512
 """Maximum length in characters of an endpoint or a name in a card."""
 _MAX_KEYS = 65_536  # Maximum number of streams in a PING, an ACK or a BYE.
-_LARGE_BODY = (1 << 20) + (1 << 17)  # Size in bytes. A larger body may have only one message.
+_LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes. A larger body may have only one message.
 _MAX_FIELDS = 1_024  # Maximum number of entries of a map in the extras of a message.
 
 _HELLO = Struct(">BB16s16s16sIQIII")
@@ -152,7 +152,7 @@ class Hello(NamedTuple):
         session: random id of the link object, 16 bytes.
         member: random id of the subscriber, 16 bytes. All links of a subscriber have the same member id.
         epoch: epoch of the last WELCOME; `UNKNOWN_EPOCH` before the first WELCOME.
-        attempt: number of the connection; the link counts its connections.
+        attempt: number of the connection among all connections of the link.
         expected: sequence number that the subscriber expects next.
         answered: revision of the last ANSWER in this epoch.
         largest_frame: maximum size in bytes of a frame that the subscriber accepts.
@@ -270,8 +270,8 @@ class Refusal(NamedTuple):
     Attributes:
         sid: number of the subscription.
         reason: text that explains the refusal.
-        rule: permission rule that denies the subscription; empty if permissions deny it without a rule. None if the
-            refusal has nothing to do with permissions.
+        rule: permission rule that denies the subscription; empty if no rule of the permissions decided. None if the
+            refusal has another cause than permissions.
         witness: example of a subject that the pattern matches and the rule denies, or None.
     """
 
@@ -330,7 +330,7 @@ class Head(NamedTuple):
 
 
 class Drops(NamedTuple):
-    """Number of messages of a stream that wait at the publisher, and that the publisher dropped.
+    """Numbers of waiting and dropped messages of a stream at the publisher.
 
     Attributes:
         pending: number of messages that the socket has not accepted.
@@ -360,7 +360,7 @@ class Ping(NamedTuple):
     Attributes:
         following: sequence number of the first message that the socket has not accepted.
         applied: revision of the declaration that was applied last.
-        streams: dict from stream numbers to pending and dropped messages, without streams that have none.
+        streams: dict from stream numbers to `Drops`. Streams without pending and dropped messages are left out.
         beats: maximum number of ping intervals until the next PING, from 1 to `MAX_BEATS`.
     """
 
@@ -425,7 +425,7 @@ class Card(NamedTuple):
     kind: str = NODE
 
     def shares_bus(self, other: Card) -> bool:
-        """Return whether two nodes may be peers, because they belong to one bus. A name server may serve all buses."""
+        """Return whether two nodes may be peers: they belong to the same bus, or one is a name server for all buses."""
         return self.bus == other.bus or any(
             card.kind == NAMESERVER and not card.bus for card in (self, other)
         )
@@ -844,7 +844,7 @@ def _pack(value: Any) -> bytes:
 
 
 def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
-    """Return a hook that stops the decoding at the second map, so that nested maps cannot fill the memory."""
+    """Return a hook that stops the decoding at the second map. Otherwise nested maps could fill the memory."""
     found: list[None] = []
 
     def count(value: dict[Any, Any]) -> dict[Any, Any]:
@@ -906,7 +906,7 @@ def _tuple_of(value: Any, size: int) -> list[Any]:
 
 
 def _map_of(options: StreamOptions) -> dict[str, Any]:
-    """Return the map to send for the options of a stream. Options with default values are left out."""
+    """Return the map to send for the options of a stream. The map does not contain options with default values."""
     fields = {
         name: value
         for name, value, default in zip(options._fields, options, DEFAULT_OPTIONS, strict=True)
