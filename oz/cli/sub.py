@@ -49,7 +49,7 @@ from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
 SERVICE_SECONDS = 1.0
-"""Maximum seconds after which a subscriber must be read again, because it answers its publishers only when it is read."""
+"""Maximum seconds between two polls of the subscriber, because it answers its publishers only when it is polled."""
 
 _HELP = """Print the messages whose subject matches one of the PATTERNs, one line each.
 

@@ -65,7 +65,7 @@ HOLD_SECONDS = 5.0
 """Seconds for which local publishers keep messages while the sender is down. Then the gateway reads and drops them."""
 
 ATTEND_SECONDS = 1.0
-"""Maximum seconds after which a subscriber must be read again, because it answers its publishers only when it is read."""
+"""Maximum seconds between two polls of the subscriber, because it answers its publishers only when it is polled."""
 
 _LOCAL = b"_LOCAL."
 

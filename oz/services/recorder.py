@@ -67,7 +67,7 @@ FULL_QUEUE = 64
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """Shortest and longest pause in seconds between two attempts to append while the disk is full."""
 SERVICE_INTERVAL = 1.0
-"""Maximum seconds after which a subscriber must be read again, because it answers its publishers only when it is read."""
+"""Maximum seconds between two polls of the subscriber, because it answers its publishers only when it is polled."""
 DRAIN_TIMEOUT = 2.0
 """Maximum seconds to wait for messages that were published before `run` was stopped."""
 MAX_IDS = 65_536

@@ -222,8 +222,8 @@ class Queue:
     def _conflate(self, subject: str) -> list[Message]:
         """Drop all messages with `subject`, and keep only the newest message of each other subject.
 
-        Other threads receive items from the left end without the lock. If an item was received meanwhile, the queue has
-        space, and nothing is dropped.
+        Other threads receive items from the left end without the lock. If another thread has taken an item meanwhile,
+        the queue has space, and nothing is dropped.
 
         Returns:
             The dropped messages.
