@@ -15,8 +15,8 @@ from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
 MIN_WAITING = 1_000
-"""Minimum of the default high-water mark, in frames. The default is the number of packets of one second at RATE, if this
-number is larger."""
+"""Minimum of the default high-water mark, in frames. If RATE allows more packets in a second, the default is that
+number."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _send: Any = zmq.backend.Socket.send
