@@ -20,7 +20,7 @@ from oz.subscriber.message import Message
 from oz.transport import steps
 from oz.transport.runtime import REAL
 from oz.transport.steps import Steps
-from oz.transport.waiting import ThreadWait, Waiters, notify_all
+from oz.transport.waiting import ThreadWait, Waiters, notify_all, try_acquire
 
 T = TypeVar("T")
 _clock = time.monotonic
@@ -70,14 +70,12 @@ class ThreadWaits:
         seconds = engine.attend_at - now
         if timeout is not None:
             seconds = min(seconds, timeout)
-        if (
-            seconds <= 0
-            or self._followers
-            or engine.dispatcher.shared.items
-            or not engine.reading.acquire(blocking=False)
-        ):
+        if seconds <= 0 or self._followers or engine.dispatcher.shared.items:
             return None
+        acquired: list[bool] = []
         try:
+            if not try_acquire(engine.reading, acquired):
+                return None
             with engine.lock:
                 if engine.dispatcher.work or not engine.may_wait_alone():
                     return None
@@ -93,9 +91,10 @@ class ThreadWaits:
             # The context has ended. The next call of `attend` closes the subscriber.
             return None
         finally:
-            engine.reading.release()
-            if self._followers:
-                self.wake_followers()
+            if True in acquired:
+                engine.reading.release()
+                if self._followers:
+                    self.wake_followers()
 
     def _poll_alone(self, seen: int, seconds: float) -> Message | None:
         engine, poll = self._engine, self._engine.poll
@@ -152,14 +151,16 @@ class _Wait:
             self._has_entered = True
             engine.enter(self)
         if engine.version == self._seen:
-            if engine.reading.acquire(blocking=False):
-                try:
+            acquired: list[bool] = []
+            try:
+                if try_acquire(engine.reading, acquired):
                     self._read(until)
-                finally:
+                else:
+                    self._waits.follow(self._seen, until)
+            finally:
+                if True in acquired:
                     engine.reading.release()
                     self._waits.wake_followers()
-            else:
-                self._waits.follow(self._seen, until)
         self._seen = engine.version
 
     def _read(self, until: float | None) -> None:

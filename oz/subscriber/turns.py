@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oz.subscriber.connections import CLOSED
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
+from oz.transport.waiting import try_acquire
 
 BUSY_INTERVAL = 0.01
 """While another thread reads the sockets, a poller checks the queue again after this number of seconds."""
@@ -28,7 +29,7 @@ class SubscriberTurn:
         engine.check_open()
         self._engine, self._wake_followers = engine, wake_followers
         self._seen = engine.version
-        self._is_reading = False
+        self._acquired: list[bool] = []
         engine.enter(self)
 
     def has_message(self) -> bool:
@@ -37,12 +38,11 @@ class SubscriberTurn:
         engine.check_open()
         self._seen = engine.version
         has_more = False
-        if engine.reading.acquire(blocking=False):
-            try:
+        try:
+            if try_acquire(engine.reading, self._acquired):
                 has_more = engine.attend()
-            finally:
-                engine.reading.release()
-                self._wake_followers()
+        finally:
+            self._release()
         while engine.dispatcher.work and engine.run_handlers():
             pass
         if has_more:
@@ -65,9 +65,9 @@ class SubscriberTurn:
     def begin_wait(self) -> tuple[int | None, float | None]:
         """Return the descriptor to poll and the maximum number of seconds for the poll; see `PollTurn`."""
         engine, poll = self._engine, self._engine.poll
-        if not engine.reading.acquire(blocking=False):
+        if not try_acquire(engine.reading, self._acquired):
             return None, BUSY_INTERVAL
-        self._is_reading = poll.is_polling = True
+        poll.is_polling = True
         # `is_polling` is set before the check, so that a later change of `version` wakes the poll.
         if engine.version != self._seen or engine.state == CLOSED:
             return None, 0.0
@@ -75,8 +75,14 @@ class SubscriberTurn:
 
     def end_wait(self) -> None:
         """Stop polling, so that other threads can read the sockets."""
-        if self._is_reading:
-            self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
+        if True in self._acquired:
+            self._engine.poll.is_polling = self._engine.poll.is_full = False
+        self._release()
+
+    def _release(self) -> None:
+        # Clear the list first, because a signal handler may raise after the release.
+        acquired, self._acquired = self._acquired, []
+        if True in acquired:
             self._engine.reading.release()
             self._wake_followers()
 

@@ -16,6 +16,7 @@ from oz.subscriber.engine import Engine
 from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.steps import Steps
+from oz.transport.waiting import try_acquire
 
 READ_BELOW = 1_000
 """A call that finds a message in its queue also reads the sockets, if the subscriber's queue has fewer messages than
@@ -86,14 +87,16 @@ def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
 
 def _attend_between(engine: Engine) -> None:
     """Read the sockets although a message waits in the caller's queue."""
-    if engine.reading.acquire(blocking=False):
-        try:
+    acquired: list[bool] = []
+    try:
+        if try_acquire(engine.reading, acquired):
             engine.attend(may_read=len(engine.dispatcher.shared.items) < READ_BELOW)
-        finally:
+        elif engine.poll.is_full and not engine.dispatcher.is_full:
+            # Another thread has stopped reading because a queue was full.
+            engine.poll.ring()
+    finally:
+        if True in acquired:
             engine.reading.release()
-    elif engine.poll.is_full and not engine.dispatcher.is_full:
-        # Another thread has stopped reading because a queue was full.
-        engine.poll.ring()
 
 
 def run(engine: Engine, timeout: float | None) -> Steps[int]:

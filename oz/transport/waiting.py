@@ -24,6 +24,20 @@ def notify_all(waiters: Waiters) -> None:
         notify()
 
 
+def try_acquire(lock: threading.RLock, acquired: list[bool]) -> bool:
+    """Acquire a lock without waiting, and return whether this succeeded.
+
+    The caller releases the lock in a `finally` clause if `acquired` contains True.
+
+    Args:
+        lock: lock to acquire.
+        acquired: list to which the result is appended.
+    """
+    # A single C call, so that no signal handler can raise after the acquisition and before the list has the result.
+    acquired.extend(map(lock.acquire, (False,)))
+    return acquired[-1]
+
+
 class ThreadWait:
     """Context manager in which one thread can sleep until the engine changes or a time is reached."""
 

@@ -1,10 +1,12 @@
 """Exceptions of signal handlers inside calls of a subscriber: `receive`, `receive_many` and `close`."""
 
+from contextlib import suppress
 from functools import partial
 
 import pytest
 import zmq
 
+import oz
 from oz.errors import Timeout
 from oz.publisher.sync import Publisher
 from oz.subscriber.queue import Dispatcher
@@ -80,6 +82,26 @@ def test_an_interruption_loses_one_message_at_most(publisher, size):
         assert places > 10
         assert subscriber.stats.lost == 0
     until(lambda: not publisher.subscribers)
+
+
+@pytest.mark.parametrize("call", ["receive", "poll"])
+def test_another_thread_receives_after_an_interruption(publisher, call):
+    with Subscriber(publisher.endpoint, filtering="publisher") as subscriber:
+        subscriber.subscribe("a")
+        subscriber.wait_ready(timeout=DEADLINE)
+        poller = oz.Poller()
+        poller.register(subscriber)
+
+        def receive():
+            with suppress(Timeout):
+                subscriber.receive(timeout=0.001)
+
+        places = 0
+        for _ in each_interruption(lambda: receive if call == "receive" else partial(poller.poll, 1)):
+            places += 1
+            publisher.publish("a")
+            assert Thread(partial(subscriber.receive, timeout=DEADLINE)).outcome().subject == "a"
+        assert places > 10
 
 
 def test_an_exception_in_the_search_for_the_receivers_of_a_subject_is_raised(publisher, monkeypatch):
