@@ -12,7 +12,6 @@ import click
 import pytest
 
 import oz as library
-from oz.cli.peers import _duration
 from oz.cli.sub import print_loss
 from support.cases import each
 from support.node_commands import DEADLINE, on_bus
@@ -162,11 +161,6 @@ def test_watch_prints_nodes_that_join_and_leave(oz_run, node, directory, signal_
     shown = [json.loads(line) for line in ended.lines] if as_json else []
     found = [(item["event"], item["name"]) for item in shown] or [line.split()[:2] for line in ended.lines]
     assert [tuple(item) for item in found if "ann" in item] == [("up", "ann"), ("left", "ann")]
-
-
-@each("seconds, text", [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")])
-def test_duration_has_one_unit(seconds, text):
-    assert _duration(seconds) == text
 
 
 @each(

@@ -8,6 +8,7 @@ import pytest
 import oz
 from oz.journal import GAP, Journal, JournalGap, Writer
 from support.sizes import size
+from support.waiting import until
 
 START = 1_700_000_000  # seconds since 1970 of the first record
 SUBJECTS = [
@@ -79,8 +80,8 @@ def mixed(tmp_path_factory):
                 }
             )
             rows += [(*item, time_ns) for item, time_ns in zip(some, times, strict=True)]
-        forms = {segment.is_sealed for segment in Journal(directory).segments}
-        assert forms == {True, False}
+        # Another thread seals the segments.
+        until(lambda: {segment.is_sealed for segment in Journal(directory).segments} == {True, False})
         yield directory, rows
 
 
