@@ -121,6 +121,13 @@ def print_key_hints(ctx: click.Context, node: oz.Node) -> None:
             print_stderr(ctx, hint)
 
 
+def without_printed_hints(ctx: click.Context, text: str) -> str:
+    """Return a text without the hints that `print_key_hints` has printed."""
+    for hint in ctx.meta.get(_HINTS, ()):
+        text = text.replace(f"; {hint}", "")
+    return text
+
+
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
     """Wait at most `seconds` for answers of peers; return whether all peers have answered."""
     try:

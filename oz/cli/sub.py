@@ -17,7 +17,7 @@ import click
 
 import oz
 from oz.cli.exits import TIMED_OUT
-from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
+from oz.cli.joining import bus_options, is_on_bus, joined, print_ready, without_printed_hints
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     MAX_SECONDS,
@@ -227,7 +227,11 @@ def _on_bus(
             # The node has logged which peer denies the subscription. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
-        why_silent = partial(subscription._engine.why_nothing_comes, timeout, subscription._inbox)
+        def why_silent() -> str:
+            return without_printed_hints(
+                ctx, subscription._engine.why_nothing_comes(timeout, subscription._inbox)
+            )
+
         yield _Source(receive, lambda message: [form.write(message.payload)], why_silent=why_silent)
 
 
